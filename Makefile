@@ -166,7 +166,7 @@ panels: $(VENV)/.dev-stamp ## Draw docs/dashboards from a Prometheus over some m
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py
 
-alerts: $(VENV)/.dev-stamp ## Write the alerts for findings from the table of docs/causes.md
+alerts: $(VENV)/.dev-stamp ## Write the alerts for findings and docs/causes.md from tpuwatch/model/causes.py
 	@$(BIN)/python -m deploy.prometheus
 
 dashboards: $(VENV)/.dev-stamp ## Write deploy/grafana/dashboards from their code (Python 3.11 or newer)

@@ -22,19 +22,12 @@ if TYPE_CHECKING:
 
     _Key: TypeAlias = tuple[Cause, str]
 
-_ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that training continued
 _MAX_RECORDS = 200  # kept of one cause
 _MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies,
 _MAX_UNKEYED = 64 << 20  # and bytes of lines that have no key yet
-# Beside these it matters that libtpu had no metadata.
-_HINTED = frozenset(
-    {Cause.NO_TPU_FOUND, Cause.INIT_FAILED, Cause.METADATA_UNREACHABLE, Cause.MESH_ERROR, Cause.SLOW_INIT}
-)
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
 _OTHER_SERVICE = "other_service"
-# What any service of Google's refuses a request for.
-_OF_ANY_SERVICE = (Cause.AUTH_SCOPE, Cause.CREDENTIALS, Cause.PERMISSION_DENIED, Cause.CAPACITY, Cause.QUOTA)
 _WORKLOAD = ("unit", "pod", "container", "cgroup")  # details that name what a killed process belongs to, the first one
 _GUIDE, _TRACEBACK = "guide", "traceback"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
@@ -114,7 +107,7 @@ def fold(
     findings = [group.finding(marks) for group in _where_prose_counts(left, marks)]
     ordered = [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
     for finding in ordered:
-        if finding.cause in _HINTED:
+        if finding.cause.row.may_lack_metadata:
             finding.remedy += tuple(hints)
         finding.remedy = filled_in(finding.remedy, {**(known or {}), "PID": _pid(finding, pids)})
     return ordered
@@ -192,8 +185,8 @@ def _drop_what_is_no_report(groups: dict[_Key, _Group], marks: set[str], *, name
     if elsewhere or _is_guide(groups.values(), marks):
         groups.clear()
     elif not names_tpu and _OTHER_SERVICE in marks:
-        for cause in _OF_ANY_SERVICE:
-            groups.pop((cause, ""), None)
+        for key in [key for key in groups if key[0].row.of_any_service]:
+            del groups[key]
 
 
 def _is_guide(groups: Iterable[_Group], marks: set[str]) -> bool:
@@ -376,4 +369,4 @@ class _Group:
             latest=tuple(self.latest.values()),
             rule=record.rule.id,
         )
-        return (record.rule.rank, _ORDER[event.cause], finding.first.offset), finding
+        return (record.rule.rank, event.cause.rank, finding.first.offset), finding

@@ -1,4 +1,4 @@
-"""`python -m deploy.prometheus`: write the alerts for findings into the rules, from the table of docs/causes.md."""
+"""`python -m deploy.prometheus`: write the alerts for findings and docs/causes.md from the table of causes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tpuwatch.model.causes import MACHINE_FAULT, PROGRAM_FAULT, Cause
+
 RULES: Final = Path(__file__).with_name("tpuwatch.rules.yml")
-CAUSES: Final = Path(__file__).parents[2] / "docs/causes.md"
+PAGE: Final = Path(__file__).parents[2] / "docs/causes.md"
 WHOSE: Final = {
-    "TpuwatchMachineFault": "a fault of the machine or its setup",
-    "TpuwatchProgramFault": "a fault of the program",
+    MACHINE_FAULT: "a fault of the machine or its setup",
+    PROGRAM_FAULT: "a fault of the program",
 }
-_ROW: Final = re.compile(r"^\| `(\w+)` \| (.*?) \| .*? \| (.*?) \|$", re.MULTILINE)
-_NAME: Final = re.compile(r"\[(\w+)\]\(runbooks/\1\.md\)")
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _GROUP: Final = re.compile(r"^  - name: tpuwatch\.findings\b.*?(?=^  - name: )", re.MULTILINE | re.DOTALL)
+_ROWS: Final = re.compile(r"(?<=^\|---\|---\|---\|---\|\n)(?:\|.*\n)*", re.MULTILINE)
 
 
-def table() -> dict[str, tuple[str, str]]:
-    """By cause: what went wrong, and the name of its alert, or "none: " and why it has none."""
-    rows = _ROW.findall(CAUSES.read_text(encoding="utf-8"))
-    return {cause: (_LINK.sub(r"\1", what), _NAME.sub(r"\1", alert)) for cause, what, alert in rows}
+def with_causes(page: str) -> str:
+    """The page with a row for each cause."""
+    return _ROWS.sub(lambda _: "".join(map(_row, Cause)), page)
+
+
+def _row(cause: Cause) -> str:
+    alert = cause.row.alert
+    link = alert if alert.startswith("none: ") else f"[{alert}](runbooks/{alert}.md)"
+    return f"| `{cause.value}` | {cause.row.meaning} | {cause.row.who_acts} | {link} |\n"
 
 
 def group() -> str:
     """The group of rules for findings."""
     alerts = "\n".join(_alert(name) for name in WHOSE)
-    return f"  - name: tpuwatch.findings # written by `make alerts` from docs/causes.md\n    rules:\n{alerts}\n"
+    return f"  - name: tpuwatch.findings # made by `make alerts` from tpuwatch/model/causes.py\n    rules:\n{alerts}\n"
 
 
 def _alert(name: str) -> str:
-    meanings = {cause: what for cause, (what, alert) in table().items() if alert == name}
+    meanings = {cause.value: _LINK.sub(r"\1", cause.row.meaning) for cause in Cause if cause.row.alert == name}
     cases = [f'if eq $labels.cause "{cause}" }}}}{what}' for cause, what in meanings.items()]
     indent = " " * 12
     meaning = f"\n{indent}{{{{- else ".join(cases)
@@ -55,13 +61,14 @@ def _alert(name: str) -> str:
 
 
 def with_findings(rules: str) -> str:
-    """The rules with the group for findings as the table has it now."""
+    """The rules with the group for findings."""
     return _GROUP.sub(lambda _: group(), rules)
 
 
 def main() -> int:
     """0, always."""
-    RULES.write_text(with_findings(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+    for file, renewed in ((RULES, with_findings), (PAGE, with_causes)):
+        file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 

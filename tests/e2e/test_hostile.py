@@ -18,7 +18,7 @@ from tests.unit.ingest.test_ingest import Machine, machine
 from tests.unit.store.make import event
 from tpuwatch.cli.main import main
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.store import EventStore
 

@@ -15,7 +15,7 @@ from tests.proof.bench.figures import Figure, row, summary
 from tests.proof.bench.pipeline import Pipeline
 from tpuwatch.launches.tracker import MARKS
 from tpuwatch.logs.rules.catalogue import for_outputs, load_catalogue
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 if TYPE_CHECKING:
     from pathlib import Path

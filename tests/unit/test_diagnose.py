@@ -12,7 +12,8 @@ from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.repeats import Repeats
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause, Finding
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Finding
 
 SCANNER = Scanner(load_catalogue())
 NOW = 1_790_000_000.0

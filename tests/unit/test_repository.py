@@ -18,7 +18,6 @@ from tpuwatch.config import load_config
 from tpuwatch.config.schema import config_keys
 from tpuwatch.logs.rules import catalogue
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.events import Cause
 from tpuwatch.model.status import ADDRESS_FILE
 from tpuwatch.store.opening import LOCK_NAME
 from tpuwatch.store.schema import FILE_NAME
@@ -63,11 +62,6 @@ def test_every_metric_is_documented_and_every_documented_metric_exists() -> None
     exported = r"(?<!:)\b(tpuwatch_[a-z_]+[a-z])\b(?!:)"  # what rules record has colons
     named = {series(name) for name in words(exported, *DOCUMENTS)}
     assert named - known == set()
-
-
-def test_every_cause_is_documented_in_its_order() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", text("docs", "causes.md"), re.MULTILINE)
-    assert rows == [cause.value for cause in Cause]
 
 
 def test_every_key_of_a_rule_is_documented_and_no_other() -> None:

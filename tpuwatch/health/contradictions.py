@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import capital, clean, ended, length
 from tpuwatch.health import reason
-from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
+from tpuwatch.health.facts import Cpu
 from tpuwatch.health.rules.cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
 from tpuwatch.health.rules.idle import failing
 from tpuwatch.libtpu import counted
@@ -122,7 +122,7 @@ def _within_the_cloud(facts: Facts) -> Iterator[str]:
 
 
 def _local(facts: Facts) -> Iterator[str]:
-    fault = facts.event(OTHERS_FAULTS | HARDWARE_FAULTS)
+    fault = facts.hanging_event
     if facts.running and fault is not None:
         yield f"The log reports {fault.cause.value}, and the chips count as busy: they may wait in a collective."
     if facts.running and facts.hung_port is not None:

@@ -22,6 +22,7 @@ from tpuwatch.model import (
     Reason,
     Signal,
     Source,
+    Whose,
     WorkloadKind,
     kind_named,
 )
@@ -45,40 +46,6 @@ if TYPE_CHECKING:
         TrainingLoop,
     )
 
-# Faults of a program or its environment: once it has ended, the node is free and works.
-PROGRAM_FAULTS: Final = frozenset(
-    {
-        Cause.HOST_OOM,
-        Cause.DISK_FULL,
-        Cause.PREMAPPED_EXHAUSTED,
-        Cause.VMEM_OOM,
-        Cause.HBM_OOM_COMPILE,
-        Cause.HBM_OOM_RUNTIME,
-        Cause.BAD_FLAG,
-        Cause.METADATA_UNREACHABLE,
-        Cause.VERSION_MISMATCH,
-        Cause.AUTH_SCOPE,
-        Cause.CREDENTIALS,
-        Cause.PERMISSION_DENIED,
-        Cause.PROGRAM_MISMATCH,
-        Cause.NUMERIC_FAULT,
-        Cause.DYNAMIC_SHAPE,
-        Cause.UNSUPPORTED_OP,
-        Cause.UNPLACEABLE_OP,
-        Cause.DATA_PIPELINE_ERROR,
-        Cause.INVALID_PROGRAM,
-        Cause.TENSOR_HANDLE,
-        Cause.COMPILER_CRASH,
-    }
-)
-# What a worker reports when another one has a fault: the reporter is seldom at fault itself.
-OTHERS_FAULTS: Final = frozenset({Cause.BARRIER_TIMEOUT, Cause.HEARTBEAT_LOST, Cause.MESH_ERROR, Cause.CONNECT_FAILED})
-# Faults that a broken node may cause.
-NODE_FAULTS: Final = frozenset(
-    {Cause.DRIVER_ERROR, Cause.NODE_UNHEALTHY, Cause.CORE_HALTED, Cause.NO_TPU_FOUND, Cause.INIT_FAILED}
-)
-# After these a chip that counts as busy may wait forever.
-HARDWARE_FAULTS: Final = frozenset({Cause.HANG, Cause.CORE_HALTED, Cause.DRIVER_ERROR})
 NODE_SYMPTOMS: Final = frozenset({"LOW_MEMORY", "OUT_OF_MEMORY", "EXECUTE_TIMED_OUT", "MESH_BUILD_FAIL"})
 
 _UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
@@ -585,9 +552,14 @@ class Facts:
         alive = self.logs.alive if self.logs is not None else frozenset()
         return event.pid is not None and event.pid in alive | {holder.pid for holder in self.main_holders}
 
-    def event(self, causes: frozenset[Cause]) -> Event | None:
-        """The newest event of these causes."""
-        return next((one for one in self.events if one.cause in causes), None)
+    def event(self, *whose: Whose) -> Event | None:
+        """The newest event that is the fault of one of these."""
+        return next((one for one in self.events if one.cause.row.whose in whose), None)
+
+    @property
+    def hanging_event(self) -> Event | None:
+        """The newest event after which a chip that counts as busy may wait forever."""
+        return next((one for one in self.events if one.cause.row.hangs), None)
 
     @cached_property
     def has_program(self) -> bool:
@@ -623,7 +595,7 @@ class Facts:
         idle, began = number(chip.idle_seconds), self._began
         if idle is None or idle >= self.limits.slow_step_seconds:
             return False
-        if self.queued_programs or self.event(OTHERS_FAULTS | HARDWARE_FAULTS) is not None:
+        if self.queued_programs or self.hanging_event is not None:
             return False  # there is a better explanation
         # A chip that has run nothing since the program came up is one of a compile.
         return began is None or began - idle >= self.limits.compile_grace_seconds

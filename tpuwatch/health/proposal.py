@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import iso, listed
-from tpuwatch.health.facts import OTHERS_FAULTS
 from tpuwatch.health.reason import SIGNAL_NAMES
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import (
     DESTRUCTIVE,
     STUCK,
     Action,
     Confidence,
     Problem,
+    RemedyStep,
     Signal,
     Verdict,
+    Whose,
     confidence_by,
     fault_sources,
     proven,
@@ -133,7 +133,7 @@ def _objection(proposal: Proposal, facts: Facts) -> str:
         return "It is not known which of the processes that hold the TPU is at fault, so none is to be ended."
     if proposal.action in _OF_THE_PROGRAM and facts.hosts > 1:
         return "The node has several hosts, and an idle program may wait for another: check all of them first."
-    if proposal.verdict in STUCK and facts.event(OTHERS_FAULTS) is not None:
+    if proposal.verdict in STUCK and facts.event(Whose.OTHER_WORKER) is not None:
         return "This worker reports the fault of another, so nothing that interrupts is advised here."
     return ""
 

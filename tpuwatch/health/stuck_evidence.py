@@ -7,17 +7,17 @@ should run.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health import reason
-from tpuwatch.health.facts import NODE_FAULTS, PROGRAM_FAULTS, SLACK_SECONDS
-from tpuwatch.model import Cause
+from tpuwatch.health.facts import SLACK_SECONDS
+from tpuwatch.model import Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
     from tpuwatch.model import Event, Launch, Reason
 
-_FAULTS = PROGRAM_FAULTS | NODE_FAULTS | {Cause.HANG, Cause.DEADLINE_EXCEEDED}
+_ITS_FAULTS: Final = (Whose.PROGRAM, Whose.SETUP, Whose.NODE, Whose.UNCLEAR)  # after which it may stand still
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def find_trusted_evidence(facts: Facts) -> StuckEvidence | None:
 
 def newest_fault(facts: Facts) -> Event | None:
     """Return the newest fault of the program that holds the TPU, if the chips are not known to have run since."""
-    faults = (one for one in facts.events if one.cause in _FAULTS and facts.is_of_program(one))
+    faults = (one for one in facts.events if one.cause.row.whose in _ITS_FAULTS and facts.is_of_program(one))
     return next((one for one in faults if facts.lacks_metrics or facts.is_since_idle(one.when)), None)
 
 
@@ -72,7 +72,8 @@ def _launch_that_left_holders(facts: Facts) -> Launch | None:
     They started while it ran: a process from before or after it may be unrelated. A launch that found the TPU in use
     does not count.
     """
-    newest = next((one for one in facts.launches if one.cause is not Cause.TPU_IN_USE), None)
+    others = (one for one in facts.launches if one.cause is None or one.cause.row.whose is not Whose.HOLDER)
+    newest = next(others, None)
     alive = facts.logs.alive if facts.logs is not None else frozenset()
     if newest is None or newest.pid in alive or not facts.main_holders:
         return None

@@ -22,28 +22,9 @@ if TYPE_CHECKING:
     from tpuwatch.launches.exec_records import ExecRecord
     from tpuwatch.logs import Match, Repeats
 
-# What ends a launch when it happens before the TPU is up.
-FATAL = frozenset(
-    {
-        Cause.BAD_FLAG,
-        Cause.TPU_IN_USE,
-        Cause.METADATA_UNREACHABLE,
-        Cause.VERSION_MISMATCH,
-        Cause.PERMISSION_DENIED,
-        Cause.DRIVER_ERROR,
-        Cause.NODE_UNHEALTHY,
-        Cause.COMPILER_CRASH,
-        Cause.MESH_ERROR,
-        Cause.NO_TPU_FOUND,
-        Cause.INIT_FAILED,
-    }
-)
-# Those of them that only a process which wants the TPU meets: they show a launch that came no further.
-_EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION_DENIED}
 # What the tracker understands.
 MARKS = frozenset({"banner", "premapped", "premapped_in_use", "init_started", "init_done", "chips"})
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
-_SHOWING = frozenset({Cause.SLOW_INIT, Cause.PREMAPPED_EXHAUSTED})  # faults that only such a process meets
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
 _DAY = 86_400.0
 _KEPT = 256
@@ -159,7 +140,7 @@ class LaunchTracker:
             self._conclude(launch, Outcome.SLOW)
         elif cause is Cause.PREMAPPED_EXHAUSTED:
             changed = self._count_failure(launch, details, key, output=origin.output) or changed
-        elif cause in FATAL and launch.outcome in (Outcome.STARTING, Outcome.SILENT, Outcome.KILLED):
+        elif cause.row.fatal and launch.outcome in (Outcome.STARTING, Outcome.SILENT, Outcome.KILLED):
             launch.cause = cause
             self._conclude(launch, Outcome.FAILED)
         elif not changed:
@@ -320,10 +301,10 @@ class LaunchTracker:
             printed = self._outputs.latest(origin.stream)
             if printed is not None:
                 return printed
-            if cause in FATAL or cause is Cause.SLOW_INIT:
+            if cause.row.fatal or cause is Cause.SLOW_INIT:
                 return self._only_starting(when)
             return None if origin.history else self._only_running(when)
-        if cause in _EARLY and origin.pid in self._banners:
+        if cause.row.fatal and cause.row.wants_tpu and origin.pid in self._banners:
             return self._launch(origin.pid, origin, when)
         launch, banner = self._launches.get(origin.pid), self._banners.get(origin.pid)
         if launch is not None and banner is not None and launch.started < banner[0] - SAME_PROCESS_SECONDS <= when:
@@ -452,7 +433,8 @@ class LaunchTracker:
 
 def shows_launch(match: Match) -> bool:
     """Whether only a process that wants the TPU prints or logs this."""
-    return match.rule.mark in _BEGINS or match.rule.cause in _SHOWING
+    cause = match.rule.cause
+    return match.rule.mark in _BEGINS or (cause is not None and cause.row.wants_tpu and not cause.row.fatal)
 
 
 def _is_same(known: Launch, theirs: Launch, record: ExecRecord) -> bool:

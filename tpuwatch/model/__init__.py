@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
+    from tpuwatch.model.causes import LOOP_FAULTS, Cause, CauseRow, Whose
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import (
         EXEC,
         MAX_PLACES,
         MAX_VALUES,
-        Cause,
         Cursor,
         Event,
         Finding,
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
         Problems,
         present_problems,
     )
-    from tpuwatch.model.progress import HEARTBEATS, LOOP_FAULTS, ProgressSource, StepReport, TrainingLoop
+    from tpuwatch.model.progress import HEARTBEATS, ProgressSource, StepReport, TrainingLoop
+    from tpuwatch.model.remedies import ProbeStep, RemedyStep
     from tpuwatch.model.restart import (
         ENDED,
         FOR_OPERATOR,
@@ -141,6 +142,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
+            "causes": ["LOOP_FAULTS", "Cause", "CauseRow", "Whose"],
             "display": [
                 "Tone",
                 "cloud_words",
@@ -155,7 +157,6 @@ else:
                 "EXEC",
                 "MAX_PLACES",
                 "MAX_VALUES",
-                "Cause",
                 "Cursor",
                 "Event",
                 "Finding",
@@ -175,7 +176,8 @@ else:
             ],
             "placeholders": ["HOW_TO_FIND", "filled_in"],
             "probe": ["Probe", "ProbeVerdict"],
-            "progress": ["HEARTBEATS", "LOOP_FAULTS", "StepReport", "ProgressSource", "TrainingLoop"],
+            "progress": ["HEARTBEATS", "StepReport", "ProgressSource", "TrainingLoop"],
+            "remedies": ["ProbeStep", "RemedyStep"],
             "restart": [
                 "Attempt",
                 "Blocked",

@@ -1,4 +1,4 @@
-"""Causes, events, findings, and the cursors up to which logs are read.
+"""Events, findings, and the cursors up to which logs are read.
 
 Everything here is plain data without I/O. Sizes are bytes, durations seconds, times seconds since the Unix epoch.
 """
@@ -6,70 +6,12 @@ Everything here is plain data without I/O. Sizes are bytes, durations seconds, t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-
-class Cause(str, Enum):
-    """What went wrong. The value is the id that users see."""
-
-    # Findings are listed in this order: a cause before its consequences, the specific before the general.
-    HOST_OOM = "host_oom"
-    DISK_FULL = "disk_full"
-    PREMAPPED_EXHAUSTED = "premapped_exhausted"
-    VMEM_OOM = "vmem_oom"
-    HBM_OOM_COMPILE = "hbm_oom_compile"
-    HBM_OOM_RUNTIME = "hbm_oom_runtime"
-    BAD_FLAG = "bad_flag"
-    TPU_IN_USE = "tpu_in_use"
-    METADATA_UNREACHABLE = "metadata_unreachable"
-    VERSION_MISMATCH = "version_mismatch"
-    AUTH_SCOPE = "auth_scope"
-    CREDENTIALS = "credentials"
-    PERMISSION_DENIED = "permission_denied"
-    SSH_KEY = "ssh_key"
-    GCLOUD_COMPONENTS = "gcloud_components"
-    CAPACITY = "capacity"
-    QUOTA = "quota"
-    MAINTENANCE = "maintenance"
-    PREEMPTED = "preempted"
-    NODE_NOT_READY = "node_not_ready"
-    DRIVER_ERROR = "driver_error"
-    NODE_UNHEALTHY = "node_unhealthy"
-    PROGRAM_MISMATCH = "program_mismatch"
-    NUMERIC_FAULT = "numeric_fault"
-    DYNAMIC_SHAPE = "dynamic_shape"
-    UNSUPPORTED_OP = "unsupported_op"
-    UNPLACEABLE_OP = "unplaceable_op"
-    DATA_PIPELINE_ERROR = "data_pipeline_error"
-    INVALID_PROGRAM = "invalid_program"
-    TENSOR_HANDLE = "tensor_handle"
-    CORE_HALTED = "core_halted"
-    COMPILER_CRASH = "compiler_crash"
-    HANG = "hang"
-    STEPS_STALLED = "steps_stalled"
-    MESH_ERROR = "mesh_error"
-    BARRIER_TIMEOUT = "barrier_timeout"
-    HEARTBEAT_LOST = "heartbeat_lost"
-    CONNECT_FAILED = "connect_failed"
-    DEADLINE_EXCEEDED = "deadline_exceeded"
-    NO_TPU_FOUND = "no_tpu_found"
-    INIT_FAILED = "init_failed"
-    SLOW_INIT = "slow_init"
-    SLOW_STEPS = "slow_steps"
-    INPUT_BOUND = "input_bound"
-    INTERRUPTED = "interrupted"
-    PROCESS_KILLED = "process_killed"
-    TUNE_CHANGE = "tune_change"
-    PROBE = "probe"
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether something went wrong. Other events are informative: no finding, no evidence, no alert."""
-        return self not in (Cause.PROCESS_KILLED, Cause.TUNE_CHANGE, Cause.PROBE)
+    from tpuwatch.model.causes import Cause
 
 
 EXEC: Final = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 
 class Outcome(str, Enum):

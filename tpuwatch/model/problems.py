@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import ended, format_seconds
 from tpuwatch.model.display import is_bad, verdict_words, worst_first
 from tpuwatch.model.launches import CAME_UP
-from tpuwatch.model.progress import LOOP_FAULTS
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import WELL, Verdict
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 PROBLEM_KINDS: Final = ("node", "finding", "daemon", "signal")
 FINDING_SECONDS: Final = 86_400.0  # older events are in no finding, present or past, unless the configuration has more
-LOOP_RULES: Final = "loop-"  # what the ids of the rules for training loops begin with
 _SLACK_SECONDS: Final = 5.0  # a process's own clock, and what it writes while it ends
 
 
@@ -178,7 +176,8 @@ def _why_over(finding: Finding, status: DaemonStatus, launches: Sequence[Launch]
         return f"Not seen for {format_seconds(status.finding_seconds)} (`finding_seconds` under [health])."
     if finding.last.when < _recovered_since(status):
         return "The node was restarted since, and is well."
-    if finding.last.rule.startswith(LOOP_RULES) and finding.cause in LOOP_FAULTS:
+    loop_fault = finding.cause.row.loop
+    if loop_fault is not None and finding.last.rule == loop_fault.rule:
         held = any(finding.cause in loop.faults for loop in status.training if loop.is_running)
         return "" if held else "No training loop that runs has it any more."
     later: list[Launch] = []

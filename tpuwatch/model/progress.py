@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from tpuwatch.core import clean, length
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,6 @@ class ProgressSource(str, Enum):
 
     OUTPUT = "output"  # lines that the job prints
     HEARTBEAT = "heartbeat"  # messages of tpuwatch.workload
-
-
-_FAULT_WORDS = {
-    Cause.NUMERIC_FAULT: "a number is none",
-    Cause.STEPS_STALLED: "it stands still",
-    Cause.SLOW_STEPS: "steps are slower than usual",
-    Cause.INPUT_BOUND: "it waits for its input",
-}
-# What a loop's progress shows to be wrong, the gravest first.
-LOOP_FAULTS = (Cause.NUMERIC_FAULT, Cause.STEPS_STALLED, Cause.SLOW_STEPS, Cause.INPUT_BOUND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +81,7 @@ class TrainingLoop:
             parts.append(f"{self.tokens_per_second:.4g} tokens/s")
         if self.input_share is not None and self.is_running:
             parts.append(f"{self.input_share:.0%} of it waiting for input")
-        parts += [_FAULT_WORDS[cause] for cause in self.faults]
+        parts += [cause.row.loop.words for cause in self.faults if cause.row.loop is not None]
         return "; ".join(parts)
 
     @property

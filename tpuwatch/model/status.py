@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import LoopStatus
     from tpuwatch.model import signals
-    from tpuwatch.model.events import Cause, Event, Finding
+    from tpuwatch.model.causes import Cause
+    from tpuwatch.model.events import Event, Finding
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.progress import TrainingLoop
     from tpuwatch.model.restart import Breaker, RestartDecision, RestartRecord

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private, places, who_may_change
 from tpuwatch.host import Holders, ProcFs, tpu_devices, waited_seconds
-from tpuwatch.model import Cause, Probe
+from tpuwatch.model import Probe
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
 from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, ProbeScene, blame
 from tpuwatch.web import diagnosis
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from tpuwatch.program.child import ChildLimits
 
 LOCK: Final = "probe.lock"
-# What the TPU's own log says of the TPU. Any other error may have a cause that a user of the machine has made, such as
-# a port that is taken.
-_OF_THE_TPU: Final = frozenset({Cause.CORE_HALTED, Cause.DRIVER_ERROR, Cause.HANG, Cause.NODE_UNHEALTHY})
 _MAX_WAITED: Final = 0.2  # of the time: with more of it spent in waits for disks and memory no deadline means anything
 
 
@@ -182,8 +179,8 @@ def _objection(request: ProbeRequest, scene: ProbeScene, pressure: float | None)
         if pressure is None:
             return "It was not done in time, and this kernel does not count waits for disks and memory (PSI)."
         return f"It was not done in time, and for {pressure:.0%} of that programs waited for disks or memory."
-    causes = {finding.cause for finding in scene.tpu.findings}
-    if scene.tpu.kind in ("error", "died") and scene.tpu.ended and not causes & _OF_THE_TPU:
+    of_tpu = any(finding.cause.row.of_tpu for finding in scene.tpu.findings)
+    if scene.tpu.kind in ("error", "died") and scene.tpu.ended and not of_tpu:
         return "The error is not known to be the TPU's own."
     files = [name for one in scene.tpu.facts.get("files", ()) if isinstance(name := one, str)]
     if other := changeable_by_others([request.command[0], sys.executable, *files]):

@@ -7,69 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import listed
-from tpuwatch.model import Cause, ProbeVerdict, Remedy
+from tpuwatch.model import ProbeStep, ProbeVerdict, Whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tpuwatch.model import Holder
+    from tpuwatch.model import Holder, Remedy
     from tpuwatch.program.attempt import ProbeAttempt
 
 STARVED_SECONDS: Final = 3.0  # without a look at the child: the machine is too busy for a deadline to mean anything
 TOLERANCE: Final = 0.02  # of the largest value: a TPU multiplies in bfloat16 by default
 _MAX_DIFFERENCES: Final = 20
-# Faults of the software or the host, as its own log and output show them.
-_STACK: Final = frozenset(
-    {
-        Cause.HOST_OOM,
-        Cause.DISK_FULL,
-        Cause.PREMAPPED_EXHAUSTED,
-        Cause.BAD_FLAG,
-        Cause.METADATA_UNREACHABLE,
-        Cause.VERSION_MISMATCH,
-        Cause.AUTH_SCOPE,
-        Cause.CREDENTIALS,
-        Cause.PERMISSION_DENIED,
-        Cause.COMPILER_CRASH,
-    }
-)
 _HOST_STAGES: Final = frozenset({"start", "import"})
 _NAMES: Final = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
-_GUIDE: Final = "https://docs.cloud.google.com/tpu/docs/troubleshooting/troubleshooting"
-_DESCRIBE: Final = Remedy(
-    "See what the cloud says of the node: `tpuwatch nodes`. Where it calls it unhealthy too, restart it: `tpuwatch "
-    "restart NODE --probe`",
-    _GUIDE,
-)
-_AGAIN: Final = Remedy("Probe once more, to see whether it comes again: `sudo tpuwatch probe`", _GUIDE)
-_DOCTOR: Final = Remedy("Check what a TPU job needs of the machine: `sudo tpuwatch doctor`", _GUIDE)
-_NEW_ENVIRONMENT: Final = Remedy(
-    "Install the framework and its libtpu, of versions that belong together, into an environment of their own, and "
-    "probe with it: `tpuwatch probe --python PATH`",
-    "https://docs.jax.dev/en/latest/installation.html",
-)
-_BUILDS: Final = {
-    "jax": Remedy("Install JAX with libtpu: `pip install 'jax[tpu]'`", _NEW_ENVIRONMENT.source),
-    "tensorflow": Remedy(
-        "Install the build for TPUs in place of the stock one: `pip uninstall tensorflow tensorflow-cpu`, then `pip "
-        "install tensorflow-tpu -f https://storage.googleapis.com/libtpu-tf-releases/index.html`",
-        "https://www.tensorflow.org/install/pip",
-    ),
-    "torch": Remedy("Install torch_xla with libtpu: `pip install 'torch_xla[tpu]'`", "https://github.com/pytorch/xla"),
-}
-_OWN_PROGRAM: Final = Remedy(
-    "Look at the program itself: `tpuwatch diagnose FILE` reads its output; `tpuwatch probe --step MODULE:FUNCTION` "
-    "runs its own step on the TPU and on the CPU",
-    _GUIDE,
-)
-_INTERPRETER: Final = Remedy(
-    "Name the interpreter that runs the program: `tpuwatch probe --python PATH`", _NEW_ENVIRONMENT.source
-)
-_FREE: Final = Remedy(
-    "Probe when the program that holds the TPU has ended; `sudo tpuwatch status` names it",
-    "https://github.com/jax-ml/jax/issues/22070",
-)
+_BUILDS: Final = {"jax": ProbeStep.JAX, "tensorflow": ProbeStep.TENSORFLOW, "torch": ProbeStep.TORCH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +57,13 @@ def blame(scene: ProbeScene) -> Blame:
     """What is at fault. What is not known is inconclusive, never a fault of the TPU."""
     tpu, cpu = scene.tpu, scene.cpu
     if tpu.kind == "interpreter":
-        return Blame(ProbeVerdict.INCONCLUSIVE, f"There is nothing to probe with: {_words(tpu)}", (_INTERPRETER,))
+        return Blame(
+            ProbeVerdict.INCONCLUSIVE, f"There is nothing to probe with: {_words(tpu)}", (ProbeStep.INTERPRETER.value,)
+        )
     if tpu.kind == "wrong_build":
         name = str(tpu.facts.get("framework"))
         summary = f"This {_NAMES.get(name, name)} has no support for TPUs, so it would fail on a healthy one too."
-        return Blame(ProbeVerdict.WRONG_BUILD, summary, (_BUILDS.get(name, _NEW_ENVIRONMENT),))
+        return Blame(ProbeVerdict.WRONG_BUILD, summary, (_BUILDS.get(name, ProbeStep.NEW_ENVIRONMENT).value,))
     if tpu.kind == "":
         return _computed(tpu, cpu)
     if tpu.stage == "step":
@@ -123,7 +77,7 @@ def _computed(tpu: ProbeAttempt, cpu: ProbeAttempt | None) -> Blame:
     works = f"The TPU works: {'its device' if count == 1 else f'each of its {count} devices'} computed the right value"
     if "results" not in tpu.facts:
         summary = f"{works}. What fails here is the program's own, its pipeline or its model."
-        return Blame(ProbeVerdict.WORKS, summary, (_OWN_PROGRAM,))
+        return Blame(ProbeVerdict.WORKS, summary, (ProbeStep.OWN_PROGRAM.value,))
     if cpu is None or cpu.kind:
         summary = f"{works}, and the step ran on it; on the CPU it did not, so nothing is compared."
         return Blame(ProbeVerdict.WORKS, summary, ())
@@ -131,12 +85,7 @@ def _computed(tpu: ProbeAttempt, cpu: ProbeAttempt | None) -> Blame:
     if not found:
         return Blame(ProbeVerdict.WORKS, f"{works}, and the step gave the same results on it as on the CPU.", ())
     summary = f"The TPU computes right, but the step gives other results on it than on the CPU: {found[0].what}."
-    step = Remedy(
-        "Compare in float32 throughout, with `jax.default_matmul_precision('float32')` in JAX; what still differs "
-        "depends on random numbers, on an order of sums, or on values that overflow",
-        "https://docs.jax.dev/en/latest/_autosummary/jax.default_matmul_precision.html",
-    )
-    return Blame(ProbeVerdict.PROGRAM_FAULT, summary, (step,), found)
+    return Blame(ProbeVerdict.PROGRAM_FAULT, summary, (ProbeStep.FLOAT32.value,), found)
 
 
 def _step_failed(tpu: ProbeAttempt, cpu: ProbeAttempt | None) -> Blame:
@@ -146,40 +95,39 @@ def _step_failed(tpu: ProbeAttempt, cpu: ProbeAttempt | None) -> Blame:
     else:
         where = "on the TPU, and not on the CPU" if cpu is not None and not cpu.kind else "on the TPU"
     summary = f"The TPU computes right, and the step fails {where}: {_words(tpu)}"
-    return Blame(ProbeVerdict.PROGRAM_FAULT, summary, (_OWN_PROGRAM,))
+    return Blame(ProbeVerdict.PROGRAM_FAULT, summary, (ProbeStep.OWN_PROGRAM.value,))
 
 
 def _failed(scene: ProbeScene) -> Blame:
     tpu, cpu = scene.tpu, scene.cpu
-    causes = {finding.cause for finding in tpu.findings}
     words = _words(tpu)
-    if scene.holders or Cause.TPU_IN_USE in causes:
+    if scene.holders or any(finding.cause.row.whose is Whose.HOLDER for finding in tpu.findings):
         who = listed(str(one.pid) for one in scene.holders[:3])
         summary = f"The TPU is held{f' by process {who}' if who else ''}, and the probe failed beside it: {words}"
-        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (_FREE,))
+        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (ProbeStep.FREE.value,))
     if tpu.stage in _HOST_STAGES:
         summary = f"The framework fails before it comes to the TPU, in the stage {tpu.stage!r}: {words}"
-        return Blame(ProbeVerdict.STACK_FAULT, summary, (_NEW_ENVIRONMENT, _DOCTOR))
+        return Blame(ProbeVerdict.STACK_FAULT, summary, (ProbeStep.NEW_ENVIRONMENT.value, ProbeStep.DOCTOR.value))
     if not scene.devices and tpu.ended:
         summary = (
             f"This machine has no TPU: none of /dev/accel* and /dev/vfio/* is one, and the framework says: {words}"
         )
-        return Blame(ProbeVerdict.NO_TPU, summary, (_DOCTOR,))
+        return Blame(ProbeVerdict.NO_TPU, summary, (ProbeStep.DOCTOR.value,))
     if cpu is not None and cpu.kind:
         summary = f"The same computation fails on the CPU too, in the stage {cpu.stage!r}: {_words(cpu)}"
-        return Blame(ProbeVerdict.STACK_FAULT, summary, (_NEW_ENVIRONMENT, _DOCTOR))
+        return Blame(ProbeVerdict.STACK_FAULT, summary, (ProbeStep.NEW_ENVIRONMENT.value, ProbeStep.DOCTOR.value))
     if not tpu.ended:
         summary = f"The kernel does not let the probe's process end: a call on the TPU has blocked it. {words}"
-        return Blame(ProbeVerdict.TPU_FAULT, summary, (_DESCRIBE,))
-    if known := [finding.cause.value for finding in tpu.findings if finding.cause in _STACK]:
+        return Blame(ProbeVerdict.TPU_FAULT, summary, (ProbeStep.DESCRIBE.value,))
+    if known := [finding.cause.value for finding in tpu.findings if finding.cause.row.whose is Whose.SETUP]:
         summary = f"The software or the host is at fault ({known[0]}), in the stage {tpu.stage!r}: {words}"
-        return Blame(ProbeVerdict.STACK_FAULT, summary, (*tpu.findings[0].remedy, _DOCTOR))
+        return Blame(ProbeVerdict.STACK_FAULT, summary, (*tpu.findings[0].remedy, ProbeStep.DOCTOR.value))
     if tpu.kind == "limit" or tpu.stage == "compile":
         summary = f"The software or the host is at fault: the stage {tpu.stage!r} runs on the host. {words}"
-        return Blame(ProbeVerdict.STACK_FAULT, summary, (_NEW_ENVIRONMENT, _DOCTOR))
+        return Blame(ProbeVerdict.STACK_FAULT, summary, (ProbeStep.NEW_ENVIRONMENT.value, ProbeStep.DOCTOR.value))
     if tpu.kind == "absent":
         summary = f"The machine has {scene.devices[0]}, and the framework finds no TPU: {words}"
-        return Blame(ProbeVerdict.STACK_FAULT, summary, (_DOCTOR, _NEW_ENVIRONMENT))
+        return Blame(ProbeVerdict.STACK_FAULT, summary, (ProbeStep.DOCTOR.value, ProbeStep.NEW_ENVIRONMENT.value))
     return _on_tpu(scene)
 
 
@@ -191,17 +139,17 @@ def _on_tpu(scene: ProbeScene) -> Blame:
             f"The stage {tpu.stage!r} was not done in time, and the node has {scene.hosts} hosts: each waits for all. "
             "Probe on all of them at the same time."
         )
-        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (_AGAIN,))
+        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (ProbeStep.AGAIN.value,))
     if max(tpu.longest_pause, scene.cpu.longest_pause if scene.cpu else 0.0) >= STARVED_SECONDS:
         summary = (
             f"The machine was too busy for the probe to show anything; it failed in the stage {tpu.stage!r}: {words}"
         )
-        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (_AGAIN,))
+        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (ProbeStep.AGAIN.value,))
     if scene.cpu is None:
         summary = f"It failed in the stage {tpu.stage!r}, and nothing shows whether the CPU does better: {words}"
-        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (_AGAIN,))
+        return Blame(ProbeVerdict.INCONCLUSIVE, summary, (ProbeStep.AGAIN.value,))
     summary = f"The TPU is at fault: it failed in the stage {tpu.stage!r}, where the CPU works: {words}"
-    return Blame(ProbeVerdict.TPU_FAULT, summary, (_AGAIN, _DESCRIBE))
+    return Blame(ProbeVerdict.TPU_FAULT, summary, (ProbeStep.AGAIN.value, ProbeStep.DESCRIBE.value))
 
 
 def differences(tpu: Any, cpu: Any) -> Iterator[Difference]:

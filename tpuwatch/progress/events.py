@@ -12,12 +12,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import TrainingLoop
     from tpuwatch.progress.tracker import LoopFault
 
-RULES: Final = {
-    Cause.NUMERIC_FAULT: "loop-nan",
-    Cause.STEPS_STALLED: "loop-stalled",
-    Cause.SLOW_STEPS: "loop-slow",
-    Cause.INPUT_BOUND: "loop-input-bound",
-}
+RULES: Final = {cause: cause.row.loop.rule for cause in Cause if cause.row.loop is not None}
 
 
 def loop_event(fault: LoopFault, boot_id: str) -> Event | None:

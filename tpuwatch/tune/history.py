@@ -21,21 +21,7 @@ if TYPE_CHECKING:
     _Run = list[tuple[Launch, int]]  # each with its size in bytes
 
 # What keeps a start waiting that the size has nothing to do with, when it comes before the TPU is up.
-_WAITS: Final = (
-    Cause.TPU_IN_USE,
-    Cause.METADATA_UNREACHABLE,
-    Cause.AUTH_SCOPE,
-    Cause.CREDENTIALS,
-    Cause.MAINTENANCE,
-    Cause.NODE_NOT_READY,
-    Cause.DRIVER_ERROR,
-    Cause.NODE_UNHEALTHY,
-    Cause.MESH_ERROR,
-    Cause.BARRIER_TIMEOUT,
-    Cause.HEARTBEAT_LOST,
-    Cause.CONNECT_FAILED,
-    Cause.DEADLINE_EXCEEDED,
-)
+_WAITS: Final = tuple(cause.value for cause in Cause if cause.row.waits)
 _CAUSES: Final = frozenset(cause.value for cause in Cause)
 _MAX_INIT_SECONDS: Final = 86_400.0  # no initialisation takes longer
 _SHORT: Final = 600.0  # a launch that failed within so many seconds had little time to need its buffer
@@ -252,9 +238,9 @@ def _need(launch: Launch, size: int, asked: int | None) -> int | None:
 def _waited(launch: Launch, *, fresh: bool) -> str:
     until = _seconds(launch)
     for cause in _WAITS:
-        at = launch.faults.get(cause.value)
+        at = launch.faults.get(cause)
         if at is not None and (until is None or at <= until + _GRACE):
-            return str(cause.value)
+            return cause
     return "the first since the machine started" if fresh else ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.proof.bench.simulated_host import LIMIT_SECONDS
 from tpuwatch.core.units import parse_size
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.tune import SET_VARIABLE, SIZE, THRESHOLD, WORKLOAD_VARIABLE
 from tpuwatch.sim.host import report

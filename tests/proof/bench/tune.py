@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tests.proof.bench.figures import FULL, Figure, heading, row, summary
 from tests.proof.bench.simulated_host import World, random_world
 from tests.proof.bench.simulated_launch import TunedHost
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.tune import Bounds
 from tpuwatch.tune.policy import decide
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.e2e.daemon_process import DaemonProcess, get
 from tests.proof.chaos.victim import Victim
 from tests.proof.chaos.writer import RULES, Writer
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.store import StoreReader
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from tests.unit.health.test_judge import SITUATIONS
 from tpuwatch.health.judge import following, judge_node
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.rules import cloud as cloud_rules
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
     OFF,

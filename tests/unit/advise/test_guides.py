@@ -15,7 +15,7 @@ from tests.paths import ROOT
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
 from tpuwatch.advise import advice_on_code, advise
 from tpuwatch.advise.measured import PASSAGES as MEASURED
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
 WEIGHTS = placed("bf16[4096,4096]")

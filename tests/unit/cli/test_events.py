@@ -16,7 +16,8 @@ from tests.unit.store.make import NOW, event
 from tpuwatch.cli.main import main
 from tpuwatch.core import format_time
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.model.events import Cause, Place, Repetition
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Place, Repetition
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:

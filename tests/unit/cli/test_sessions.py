@@ -23,7 +23,7 @@ from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli.main import COMMANDS, main
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.restart import Attempt, Phase
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.store import EventStore

@@ -19,7 +19,7 @@ from tests.unit.store.make import NOW
 from tests.unit.web.samples import SampleView
 from tpuwatch.exec import prepare_run
 from tpuwatch.launches.exec_records import ExecRecord, write_record
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.tune import SIZE, SizeDecision, SizeStep, TuneHost, TunePlan
 from tpuwatch.store import FILE_NAME
 from tpuwatch.tune import outlook

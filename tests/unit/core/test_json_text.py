@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tpuwatch.core.json_text import dumps, iso, parse_time
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 NOW = 1_795_182_254.25
 

@@ -22,7 +22,7 @@ from tests.standins.runtime_server import listening
 from tests.standins.simulated import OTHER_ZONE, ZONE
 from tests.unit.daemon.watching import BLACK_HOLE, Watching, problem, verdicts, wake, watched
 from tpuwatch import google
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.signals import Known, Problem, Signal
 from tpuwatch.model.verdict import Action, JudgedNode, Verdict
 from tpuwatch.signals import service

@@ -10,7 +10,8 @@ from tpuwatch.config import PeersConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.daemon.view import DaemonView, findings_of
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import EXEC, Cause
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import EXEC
 from tpuwatch.store import EventStore
 
 

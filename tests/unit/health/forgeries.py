@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.health.scenes import GIB, HOUR, MINUTE, NOW, PID, answered, event, holder, launch
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.signals import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
     Answer,

@@ -32,7 +32,7 @@ from tests.unit.health.scenes import (
     silent,
     training,
 )
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.signals import Answer, Chip, Evidence, Identity, Known, Problem, Runtime, RuntimePort
 

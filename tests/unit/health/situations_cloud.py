@@ -28,7 +28,7 @@ from tests.unit.health.scenes import (
     symptom,
     training,
 )
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.signals import Answer, CloudNode, Maintenance, Monitoring, Notices, Problem
 
 PREEMPTED = Notices(preempted=True)

@@ -31,7 +31,8 @@ from tests.unit.health.scenes import (
     silent,
     training,
 )
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import Identity, Known, Problem
 

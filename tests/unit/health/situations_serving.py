@@ -30,7 +30,7 @@ from tests.unit.health.scenes import (
     symptom,
     training,
 )
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.signals import Evidence, Holder, Peer, PeerVerdict, Problem
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict

@@ -20,7 +20,7 @@ from tests.unit.health.scenes import (
     own,
     training,
 )
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.signals import Evidence
 

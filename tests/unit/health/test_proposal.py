@@ -26,8 +26,9 @@ from tests.unit.health.situations_peer import DEAD, NEVER, STORM, beside, peer_a
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, node_action
-from tpuwatch.health.remedies import RemedyStep, remedy
-from tpuwatch.model.events import Cause
+from tpuwatch.health.remedies import remedy
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.remedies import RemedyStep
 from tpuwatch.model.signals import Answer, Evidence, Peer, Problem, Signal
 from tpuwatch.model.verdict import DESTRUCTIVE, STUCK, Action, Confidence, Reason, Source, Verdict
 

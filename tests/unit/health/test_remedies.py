@@ -15,11 +15,12 @@ from tests.unit.health.scenes import PID, holder, host, node, own
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.health.remedies import RemedyStep, remedy
+from tpuwatch.health.remedies import remedy
 from tpuwatch.logs.rules.catalogue import Rule, load_catalogue
 from tpuwatch.model.events import Event, Remedy
 from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
 from tpuwatch.model.progress import HEARTBEATS
+from tpuwatch.model.remedies import RemedyStep
 from tpuwatch.model.signals import Identity
 
 PACKAGE = Path(__file__).parents[3] / "tpuwatch"

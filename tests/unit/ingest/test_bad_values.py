@@ -8,7 +8,7 @@ from tests.unit.tune.recorded import NOW, launch
 from tpuwatch.daemon.view import findings_of
 from tpuwatch.ingest import bad_values
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 SIZE = "TPU_PREMAPPED_BUFFER_SIZE"
 

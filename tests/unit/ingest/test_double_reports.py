@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.store.make import NOW, event
 from tpuwatch.ingest.double_reports import REPORT_SECONDS, DoubleReports
-from tpuwatch.model.events import Cause, Event, Place
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event, Place
 
 
 def failure(number: int, **changes: Any) -> Event:

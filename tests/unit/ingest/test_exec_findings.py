@@ -10,7 +10,8 @@ from tests.unit.store.make import event
 from tests.unit.tune.recorded import NOW, finding, record
 from tpuwatch.ingest.exec_findings import ReportedFailure, reported_failures
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import EXEC, Cause, Event, Place
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import EXEC, Event, Place
 
 RULES = {rule.id: rule for rule in load_catalogue().rules}
 DETAILS = {"requested_bytes": 2 << 30, "free_bytes": 3 << 29}

@@ -23,7 +23,8 @@ from tpuwatch.logs.tail import follow
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.logs.tail.follow import Follower
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Outcome
 from tpuwatch.store import EventStore
 

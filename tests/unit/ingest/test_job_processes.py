@@ -17,7 +17,8 @@ from tpuwatch.ingest.service import LogService
 from tpuwatch.launches.tracker import Origin
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.signals import Answer, Holder, Host
 from tpuwatch.store import EventStore
 

@@ -14,7 +14,7 @@ from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.parse.shapes import OFTEN
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tpuwatch.logs.tail import follow
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.logs.tail.follow import Loss
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.signals import Answer, Host, Logs, Problem
 from tpuwatch.store import EventStore
 

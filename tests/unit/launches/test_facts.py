@@ -10,7 +10,7 @@ import pytest
 from tests.standins.fake_processes import FakeProcesses
 from tests.unit.tune.recorded import NOW, launch, record
 from tpuwatch.launches.tracker import LaunchTracker, Origin
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 
 if TYPE_CHECKING:

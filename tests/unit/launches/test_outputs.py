@@ -11,7 +11,7 @@ from tests.unit.launches.test_tracker import OURS, PID, T, begin, outcomes
 from tpuwatch.launches.exec_records import ExecRecord
 from tpuwatch.launches.outputs import SETTLE_SECONDS
 from tpuwatch.launches.tracker import LaunchTracker, Life, Origin
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.tune.planner import launches_by_workload
 

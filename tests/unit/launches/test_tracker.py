@@ -7,7 +7,7 @@ import pytest
 from tests.standins.fake_processes import OUTSIDE, FakeProcesses
 from tpuwatch.host.procfs import Process
 from tpuwatch.launches.tracker import LaunchTracker, Life, Origin
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 
 T = 1_790_000_000.0

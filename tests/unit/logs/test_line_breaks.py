@@ -12,7 +12,7 @@ from tests.unit.whole_text import findings_in
 from tpuwatch.logs.line_breaks import unwrapped
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 MESSAGE = (
     "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm. "

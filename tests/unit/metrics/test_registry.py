@@ -18,7 +18,7 @@ from tests.unit.restart import records
 from tests.unit.web import samples as given
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.signals import Answer, Peer, Problem, QueuedResource, Signal

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.web import samples
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 
 

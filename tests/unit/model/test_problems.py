@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.restart import records
 from tests.unit.web import samples
-from tpuwatch.model.events import EXEC, Cause, Event, Finding
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import EXEC, Event, Finding
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
 from tpuwatch.model.progress import ProgressSource, TrainingLoop

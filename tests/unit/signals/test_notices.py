@@ -18,7 +18,8 @@ from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.signals import Maintenance, Notices, Problem
 from tpuwatch.signals.notices import (
     KUBERNETES,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.standins.machine import Machine
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.probe import Probe, ProbeVerdict
 from tpuwatch.signals.host import HostSignal
 from tpuwatch.signals.probe import PROBE_FILE, leave_probe, probe_event, read_probe

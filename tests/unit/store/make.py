@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpuwatch.model.events import Cause, Cursor, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Cursor, Event
 from tpuwatch.model.verdict import Judgement
 from tpuwatch.store import EventStore, rows
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.store.make import NOW, cursor, event
 from tpuwatch.core.errors import StoreError
-from tpuwatch.model.events import MAX_PLACES, Cause, Place
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import MAX_PLACES, Place
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.store import EventStore, schema
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.store.make import NOW, cursor, event
 from tpuwatch.core.errors import StoreError
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.store import EventStore, StoreReader, schema
 
 if TYPE_CHECKING:

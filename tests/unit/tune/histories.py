@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.tune import SET_VARIABLE, SIZE, THRESHOLD, TuneHost
 

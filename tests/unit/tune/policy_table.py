@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.unit.tune.histories import GIB, HOST, MIB, V4, failed, gib, killed, lacked, launch
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.tune import SIZE, THRESHOLD, SizeStep, TuneHost
 

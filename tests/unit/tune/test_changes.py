@@ -9,7 +9,8 @@ import pytest
 from tests.unit.tune.recorded import NOW
 from tpuwatch.daemon.view import findings_of
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause, Event
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event
 from tpuwatch.model.tune import DIRECTIONS, SIZE, SizeDecision, SizeStep, TunePlan, VariableSetting
 from tpuwatch.tune import changes as change_events
 from tpuwatch.tune.changes import changes

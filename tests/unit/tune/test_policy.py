@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.tune.histories import BEGIN, GIB, HOST, MIB, failed, gib, history, killed, lacked, launch
 from tests.unit.tune.policy_table import ROWS, Row
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch
 from tpuwatch.model.tune import SUMS_VARIABLE, Bounds, SizeStep, TuneHost
 from tpuwatch.tune.history import latest_runs, samples_of

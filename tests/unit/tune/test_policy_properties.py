@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tune.histories import GIB, MIB, failed, history, killed, lacked, launch
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.tune import PAGE_BYTES, SIZE, THRESHOLD, Bounds, SizeDecision, TuneHost
 from tpuwatch.tune.history import host_as_observed, latest_runs

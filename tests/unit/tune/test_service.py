@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.tune.recorded import NOW, launch
 from tests.unit.tune.tune_side import GIB, Side
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.tune import SIZE, TuneHost
 from tpuwatch.tune import planner
 from tpuwatch.tune.plan import write_reset

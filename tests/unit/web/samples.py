@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model import signals
-from tpuwatch.model.events import Cause, Event, Finding, Remedy
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Event, Finding, Remedy
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
     Chip,

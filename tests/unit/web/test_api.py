@@ -5,7 +5,7 @@ import pytest
 from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
 from tpuwatch.core.loop import LoopStatus
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.status import StoreStatus
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.web import serializers

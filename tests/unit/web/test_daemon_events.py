@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tests.standins.http_daemon import answering
 from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
-from tpuwatch.model.events import Cause, Place
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Place
 from tpuwatch.web import MAX_LIMIT, DaemonEvents
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.unit.web import samples
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 from tpuwatch.web.launch_chart import MOST, launch_chart, launch_tone, launch_words
 

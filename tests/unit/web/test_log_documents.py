@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.web import samples
 from tpuwatch.core.json_text import dumps
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 from tpuwatch.web import log_documents
 

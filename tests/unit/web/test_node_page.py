@@ -13,7 +13,8 @@ from tests.unit.web import samples
 from tests.unit.web.test_page import ATTACK, Reader
 from tpuwatch.core import dumps
 from tpuwatch.libtpu import counted, unit
-from tpuwatch.model.events import Cause, Remedy
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Remedy
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.signals import Chip, Holder, Host, Identity, Known, Problem, Runtime, RuntimePort, Signal, Symptom
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus

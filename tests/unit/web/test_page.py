@@ -11,7 +11,8 @@ from html.parser import HTMLParser
 from tests.unit.restart.records import record
 from tests.unit.web import samples
 from tpuwatch.core.loop import LoopStatus
-from tpuwatch.model.events import Cause, Remedy
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Remedy
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Attempt, Phase
 from tpuwatch.model.status import FileProblem, RestartsStatus, StoreStatus

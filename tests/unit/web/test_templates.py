@@ -13,7 +13,8 @@ from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import NOW
 from tests.unit.web.test_restarts import observed
 from tpuwatch.core.loop import LoopStatus
-from tpuwatch.model.events import Cause, Remedy
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Remedy
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Attempt, Phase, Target

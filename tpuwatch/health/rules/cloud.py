@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, length
 from tpuwatch.health import reason
-from tpuwatch.health.facts import NODE_FAULTS, Cpu
+from tpuwatch.health.facts import Cpu
 from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action, suspect
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import (
     BAD_HEALTH,
     FORGEABLE,
@@ -17,9 +16,11 @@ from tpuwatch.model import (
     Action,
     Confidence,
     Problem,
+    RemedyStep,
     Signal,
     Source,
     Verdict,
+    Whose,
     fault_sources,
     proven,
 )
@@ -321,7 +322,7 @@ def _fitting(facts: Facts) -> tuple[Reason, ...]:
     is_hung = port is not None and facts.is_older(port.since, limits.compile_grace_seconds)
     is_idle = facts.idle_seconds is not None and facts.idle_seconds >= limits.idle_seconds
     rests = facts.holders and facts.cpu is Cpu.IDLE and (facts.quiet_seconds or 0.0) >= limits.compile_grace_seconds
-    fault = facts.event(NODE_FAULTS)
+    fault = facts.event(Whose.NODE)
     return reason.present(
         reason.blocked(facts),
         reason.probe(facts),

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import capital, clean, ended
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import awaited, never_seen
-from tpuwatch.model import Action, Confidence, Problem, Signal, Verdict
+from tpuwatch.model import Action, Confidence, Problem, RemedyStep, Signal, Verdict
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts

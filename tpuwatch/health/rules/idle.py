@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import length, listed
 from tpuwatch.health import reason
-from tpuwatch.health.facts import NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
 from tpuwatch.health.proposal import Proposal
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
-from tpuwatch.model import Action, Cause, Confidence, Outcome, Verdict
+from tpuwatch.model import Action, Cause, Confidence, Outcome, RemedyStep, Verdict, Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -18,29 +16,29 @@ if TYPE_CHECKING:
 
 _SAME_END_SECONDS = 60.0  # a program's last events come within this time
 _TOGETHER_SECONDS = 30.0  # a job's processes are launched within this time
-# Which events explain that nothing runs, their summary, and what would help.
-_ENDS: Final[tuple[tuple[frozenset[Cause], str, Action, RemedyStep], ...]] = (
+# Whose fault explains that nothing runs, the summary, and what would help.
+_ENDS: Final[tuple[tuple[tuple[Whose, ...], str, Action, RemedyStep], ...]] = (
     (
-        PROGRAM_FAULTS,
+        (Whose.PROGRAM, Whose.SETUP),
         "The last program ended by a fault of its own ({cause}).",
         Action.FIX_PROGRAM,
         RemedyStep.FIX_PROGRAM,
     ),
     (
-        OTHERS_FAULTS,
+        (Whose.OTHER_WORKER,),
         "The last program ended because of another worker ({cause}).",
         Action.MANUAL,
         RemedyStep.OTHER_WORKERS,
     ),
     (
-        frozenset({Cause.TPU_IN_USE}),
+        (Whose.HOLDER,),
         "The last program found the TPU in use ({cause}), and no process is seen to hold it.",
         Action.MANUAL,
         RemedyStep.AGAIN,
     ),
-    (NODE_FAULTS, "The last program met a fault of the TPU ({cause}).", Action.MANUAL, RemedyStep.DESCRIBE),
+    ((Whose.NODE,), "The last program met a fault of the TPU ({cause}).", Action.MANUAL, RemedyStep.DESCRIBE),
 )
-_CAUSES: Final[frozenset[Cause]] = frozenset().union(*(causes for causes, *_ in _ENDS))
+_EXPLAINING: Final = tuple(one for whose, *_ in _ENDS for one in whose)
 
 
 def failing(facts: Facts) -> Proposal | None:
@@ -77,8 +75,9 @@ def free(facts: Facts) -> Proposal | None:
     if ended:
         event, template, action, _ = ended
         seen = " As far as can be seen, the node is free." if facts.host.unseen else " The node is free."
-        if event.cause is Cause.TPU_IN_USE and facts.host.unseen:
-            summary = "The last program found the TPU in use (tpu_in_use), by a process that tpuwatch cannot see."
+        if event.cause.row.whose is Whose.HOLDER and facts.host.unseen:
+            found = f"The last program found the TPU in use ({event.cause.value})"
+            summary = f"{found}, by a process that tpuwatch cannot see."
             return Proposal(Verdict.UNKNOWN, Confidence.LOW, action, summary, reasons[1:2], (RemedyStep.FIND_HOLDER,))
         summary = template.format(cause=event.cause.value) + seen
         return Proposal(Verdict.IDLE, Confidence.MEDIUM, action, summary, reasons, _steps(facts, ended))
@@ -113,11 +112,12 @@ def _steps(facts: Facts, ended: tuple[Event, str, Action, RemedyStep]) -> tuple[
     cause, host = ended[0].cause, facts.host
     if cause is Cause.HOST_OOM:
         return ended[3], RemedyStep.HOST_MEMORY
-    if cause is Cause.TPU_IN_USE and facts.holders:  # who holds it is seen
+    is_held = cause.row.whose is Whose.HOLDER
+    if is_held and facts.holders:  # who holds it is seen
         return RemedyStep.LOOK, RemedyStep.END_HOLDER
-    if cause is Cause.TPU_IN_USE and host is not None and host.unseen:
+    if is_held and host is not None and host.unseen:
         return (RemedyStep.FIND_HOLDER,)
-    if cause is Cause.TPU_IN_USE and host is not None and host.lock_file:
+    if is_held and host is not None and host.lock_file:
         return (RemedyStep.LOCK_FILE,)
     return (ended[3],)
 
@@ -138,7 +138,7 @@ def _came_up(facts: Facts, launch: Launch) -> bool:
     """Whether a launch is none that failed: it came up and met no fault, or a user ended it."""
     causes = {one.cause for one in (facts.logs.events if facts.logs else ()) if _is_of(one, launch)}
     if facts.is_up(launch):
-        return facts.is_alive(launch) or not causes & _CAUSES
+        return facts.is_alive(launch) or not any(cause.row.whose in _EXPLAINING for cause in causes)
     return Cause.INTERRUPTED in causes
 
 
@@ -148,11 +148,11 @@ def _is_of(event: Event, launch: Launch) -> bool:
 
 def _end(facts: Facts) -> tuple[Event, str, Action, RemedyStep] | None:
     """The event that explains why nothing runs: of those round the newest one that does, the first class above."""
-    newest = facts.event(_CAUSES)
+    newest = facts.event(*_EXPLAINING)
     if newest is None:
         return None
-    for causes, template, action, step in _ENDS:
-        event = facts.event(causes)
+    for whose, template, action, step in _ENDS:
+        event = facts.event(*whose)
         if event is not None and newest.when - event.when <= _SAME_END_SECONDS:
             return event, template, action, step
     return None

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import length
 from tpuwatch.health import reason
-from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
+from tpuwatch.health.facts import Cpu
 from tpuwatch.health.proposal import Proposal, node_action, suspect
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
 from tpuwatch.health.stuck_evidence import find_stuck_evidence, find_trusted_evidence, newest_fault
-from tpuwatch.model import Action, Confidence, Source, Verdict
+from tpuwatch.model import Action, Confidence, RemedyStep, Source, Verdict, Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -34,7 +33,7 @@ def training(facts: Facts) -> Proposal | None:
         failed = facts.cloud.state == "UNKNOWN"  # the next fault may be the last
         action, steps = (Action.CHECKPOINT, (RemedyStep.CHECKPOINT,)) if failed else (Action.WAIT, ())
         return Proposal(Verdict.HEALTHY, Confidence.LOW, action, summary, reasons, steps)
-    if (fault := facts.event(OTHERS_FAULTS | HARDWARE_FAULTS)) is not None:
+    if (fault := facts.hanging_event) is not None:
         summary = f"The chips count as busy, though the log reports {fault.cause.value}: look whether it goes on."
         return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.OTHER_WORKERS,))
     if (port := facts.hung_port) is not None and facts.is_older(port.since, facts.limits.compile_grace_seconds):
@@ -59,7 +58,7 @@ def booting(facts: Facts) -> Proposal | None:
 
 def waiting_for_others(facts: Facts) -> Proposal | None:
     """The program waits for another worker: the fault is there, not here."""
-    fault = facts.event(OTHERS_FAULTS)
+    fault = facts.event(Whose.OTHER_WORKER)
     if fault is None or not facts.has_program or facts.awaits_input:
         return None
     idle = facts.idle_seconds is not None and facts.idle_seconds >= facts.limits.step_seconds

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import agrees, is_bad, is_well
-from tpuwatch.model import STUCK, WELL, Action, Confidence, Verdict
+from tpuwatch.model import STUCK, WELL, Action, Confidence, RemedyStep, Verdict
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts

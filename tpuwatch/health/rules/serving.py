@@ -12,9 +12,8 @@ from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.proposal import Proposal
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.stuck_evidence import find_stuck_evidence, find_trusted_evidence
-from tpuwatch.model import Action, Confidence, Verdict, WorkloadKind
+from tpuwatch.model import Action, Confidence, RemedyStep, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts

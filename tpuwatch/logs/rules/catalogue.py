@@ -17,7 +17,7 @@ import tomli
 from tpuwatch.core import RuleError, other_author
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, weak
-from tpuwatch.logs.rules.rule import MACROS, RECOVERING, RemedyRule, Rule, Tentative, compiled
+from tpuwatch.logs.rules.rule import MACROS, RemedyRule, Rule, Tentative, compiled
 from tpuwatch.logs.rules.rule_literals import PatternError, rule_literals
 from tpuwatch.model import Cause, Remedy
 
@@ -242,7 +242,7 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         report=table.get("report", False),
         tentative=_tentative(table.get("tentative")),
         above=_thresholds(table.get("above")),
-        recovers=table.get("recovers", cause in RECOVERING),
+        recovers=table.get("recovers", cause is not None and cause.row.recovers),
         continues=table.get("continues", False),
         kill=table.get("kill", False),
         enough=table.get("enough", 0),

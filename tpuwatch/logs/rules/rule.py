@@ -42,40 +42,6 @@ MACROS = {
     "{THING}": rf"(?:{_MACHINE}|{_PROGRAM}|TPUs?|TPUv[\w-]+|it|this|which|everything)",
 }
 
-# After these causes training can continue; then they were no fault to act on. The others hold whatever follows: a
-# silent slow path, a fallback to the CPU, a hardware fault, a wrong number.
-RECOVERING = frozenset(
-    {
-        Cause.VMEM_OOM,
-        Cause.HBM_OOM_COMPILE,
-        Cause.HBM_OOM_RUNTIME,
-        Cause.BAD_FLAG,
-        Cause.METADATA_UNREACHABLE,
-        Cause.VERSION_MISMATCH,
-        Cause.AUTH_SCOPE,
-        Cause.CREDENTIALS,
-        Cause.PERMISSION_DENIED,
-        Cause.SSH_KEY,
-        Cause.GCLOUD_COMPONENTS,
-        Cause.CAPACITY,
-        Cause.QUOTA,
-        Cause.NODE_NOT_READY,
-        Cause.DYNAMIC_SHAPE,
-        Cause.UNSUPPORTED_OP,
-        Cause.UNPLACEABLE_OP,
-        Cause.DATA_PIPELINE_ERROR,
-        Cause.INVALID_PROGRAM,
-        Cause.TENSOR_HANDLE,
-        Cause.HANG,
-        Cause.MESH_ERROR,
-        Cause.BARRIER_TIMEOUT,
-        Cause.HEARTBEAT_LOST,
-        Cause.CONNECT_FAILED,
-        Cause.DEADLINE_EXCEEDED,
-        Cause.SLOW_INIT,
-    }
-)
-
 # A plain space between words; a quantifier or class may not follow, nor an escape or class come before.
 _BETWEEN_WORDS = re.compile(r"(?<=[a-z,])(?<!\\[a-z]) (?=[a-zA-Z]|\\[(\[])")
 _LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks

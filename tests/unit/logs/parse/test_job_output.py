@@ -14,7 +14,7 @@ from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_outputs, load_catalogue
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 SCANNER = Scanner(for_outputs(load_catalogue(), MARKS))
 GENERAL = "jax.errors.JaxRuntimeError: INTERNAL: it did not work\n"

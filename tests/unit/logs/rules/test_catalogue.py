@@ -15,7 +15,8 @@ from tpuwatch.logs.rules.catalogue import (
     load_catalogue,
     with_threshold,
 )
-from tpuwatch.model.events import Cause, Remedy
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Remedy
 
 GOOD = """
     [[rule]]

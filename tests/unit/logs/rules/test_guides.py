@@ -10,7 +10,8 @@ import pytest
 from tests.unit.whole_text import findings_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause, Finding
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.events import Finding
 
 SCANNER = Scanner(load_catalogue())
 HBM_V2 = "ResourceExhaustedError: Ran out of memory in memory space hbm; used: 8.10G; limit: 7.48G.\n"

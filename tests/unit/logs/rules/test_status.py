@@ -7,7 +7,7 @@ import pytest
 from tests.unit.whole_text import findings_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 
 SCANNER = Scanner(load_catalogue())
 FAMILIES = {
