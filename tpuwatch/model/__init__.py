@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
+    from tpuwatch.model.answers import OFF, Answer, Problem, Signal
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import (
         EXEC,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Repetition,
         values_together,
     )
+    from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
@@ -54,9 +56,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.signals import (
         BAD_HEALTH,
         HERE,
-        OFF,
         WELL_HEALTH,
-        Answer,
         Chip,
         CloudNode,
         Evidence,
@@ -71,11 +71,9 @@ if TYPE_CHECKING:
         Notices,
         Peer,
         PeerVerdict,
-        Problem,
         QueuedResource,
         Runtime,
         RuntimePort,
-        Signal,
         Snapshot,
         Symptom,
     )
@@ -126,7 +124,6 @@ if TYPE_CHECKING:
         Action,
         Confidence,
         Held,
-        JudgedNode,
         Judgement,
         Reason,
         Source,
@@ -141,6 +138,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
+            "answers": ["Answer", "OFF", "Problem", "Signal"],
             "display": [
                 "Tone",
                 "cloud_words",
@@ -164,6 +162,7 @@ else:
                 "Repetition",
                 "values_together",
             ],
+            "judged_node": ["JudgedNode"],
             "launches": ["CAME_UP", "Launch", "Outcome"],
             "labels": ["node_label", "split_label"],
             "problems": [
@@ -195,7 +194,6 @@ else:
                 "Use",
             ],
             "signals": [
-                "Answer",
                 "Chip",
                 "CloudNode",
                 "Evidence",
@@ -209,14 +207,11 @@ else:
                 "Maintenance",
                 "Monitoring",
                 "Notices",
-                "OFF",
                 "Peer",
                 "PeerVerdict",
-                "Problem",
                 "QueuedResource",
                 "Runtime",
                 "RuntimePort",
-                "Signal",
                 "Snapshot",
                 "Symptom",
                 "BAD_HEALTH",
@@ -267,7 +262,6 @@ else:
                 "DESTRUCTIVE",
                 "FORGEABLE",
                 "Held",
-                "JudgedNode",
                 "Judgement",
                 "Reason",
                 "STUCK",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.events import Cause, Event
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
-    Answer,
     Chip,
     CloudNode,
     Evidence,
@@ -21,7 +21,6 @@ from tpuwatch.model.signals import (
     Monitoring,
     Notices,
     Peer,
-    Problem,
     QueuedResource,
     Runtime,
     RuntimePort,

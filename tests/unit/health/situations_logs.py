@@ -31,9 +31,10 @@ from tests.unit.health.scenes import (
     silent,
     training,
 )
+from tpuwatch.model.answers import Problem
 from tpuwatch.model.events import Cause, Event
 from tpuwatch.model.launches import Launch, Outcome
-from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.model.signals import Identity, Known
 
 HIDDEN = host(unseen=UNSEEN)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.health.scenes import HOUR, MINUTE, NOW, OFF, Situation, answered, elsewhere, node, silent, symptom
-from tpuwatch.model.signals import Answer, CloudNode, Evidence, Monitoring, Peer, PeerVerdict, Problem, Signal
+from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.signals import CloudNode, Evidence, Monitoring, Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 
 SICK = Monitoring(infra_healthy=False, infra_at=NOW - 3 * MINUTE)

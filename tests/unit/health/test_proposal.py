@@ -27,8 +27,9 @@ from tpuwatch.health.facts import Facts
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, node_action
 from tpuwatch.health.remedies import RemedyStep, remedy
+from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.events import Cause
-from tpuwatch.model.signals import Answer, Evidence, Peer, Problem, Signal
+from tpuwatch.model.signals import Evidence, Peer
 from tpuwatch.model.verdict import DESTRUCTIVE, STUCK, Action, Confidence, Reason, Source, Verdict
 
 TWO = (Source.RUNTIME, Source.KERNEL)

@@ -16,7 +16,8 @@ from tpuwatch.core.errors import StoreError
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.service import MAX_CHANGES, MAX_CHANGES_SECONDS, OTHERS_SECONDS, JudgeService
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Answer, CloudNode, Identity, Known, Snapshot
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.signals import CloudNode, Identity, Known, Snapshot
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.store import EventStore
 

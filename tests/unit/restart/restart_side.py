@@ -19,10 +19,12 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.restart import Fleet, Lease, Phase, RestartRecord, Target
-from tpuwatch.model.signals import Answer, CloudNode, Host, Identity, Known, Notices, Peer, Problem, Signal, Snapshot
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Verdict
+from tpuwatch.model.signals import CloudNode, Host, Identity, Known, Notices, Peer, Snapshot
+from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Verdict
 from tpuwatch.restart import runner
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.owner import ThisMachine

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.restart.restart_side import NOW, ZONE, Side, cloud, half_done, target
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.restart import Blocked, Breaker, Fleet, Phase
-from tpuwatch.model.signals import Signal
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.restart.call import Call
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, half_done, target, turned
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.restart import Blocked, Breaker, Fleet, Lease, Phase
-from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.restart.notify import MAX_LINES
 from tpuwatch.restart.runner import LEFT_SECONDS

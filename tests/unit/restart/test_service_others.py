@@ -11,8 +11,9 @@ from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import NOW, Machine, Side, cloud, finished, half_done, target, turned
 from tpuwatch.config.restart import LedgerConfig
 from tpuwatch.core.errors import LedgerError
+from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.restart import Breaker, Fleet, Grounds, Lease, Phase, RestartRecord
-from tpuwatch.model.signals import Answer, Identity, Known, Problem, Signal
+from tpuwatch.model.signals import Identity, Known
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.restart.runner import LEFT_SECONDS
 

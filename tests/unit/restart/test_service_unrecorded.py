@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.restart.restart_side import NOW, Side, finished, half_done, target, turned
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Breaker, Claim, Fleet, Phase
-from tpuwatch.model.signals import Signal
 from tpuwatch.model.status import ledger_down
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.restart.driver import Progress

@@ -8,8 +8,9 @@ import pytest
 
 from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import NOW, Side, cloud, target
+from tpuwatch.model.answers import OFF, Answer, Problem, Signal
 from tpuwatch.model.restart import Breaker, Fleet, Phase, RestartRecord
-from tpuwatch.model.signals import OFF, Answer, Peer, PeerVerdict, Problem, Signal
+from tpuwatch.model.signals import Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Reason, Source, Unseen, Verdict
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within

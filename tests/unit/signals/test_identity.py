@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tpuwatch.config.schema import CloudConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
-from tpuwatch.model.signals import HERE, Answer, Identity, Known, Problem
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.signals import HERE, Identity, Known
 from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, kubernetes_node, parse_tpu_env
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Pages

@@ -16,7 +16,8 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import Clock, ManualClock, SystemClock
 from tpuwatch.google.credentials import BoundedRequest
 from tpuwatch.google.monitoring import MonitoringConnection
-from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Identity, Known
 from tpuwatch.signals.monitoring import MonitoringSignal
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_tree import instance_id

@@ -18,8 +18,9 @@ from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.answers import Problem
 from tpuwatch.model.events import Cause, Event
-from tpuwatch.model.signals import Maintenance, Notices, Problem
+from tpuwatch.model.signals import Maintenance, Notices
 from tpuwatch.signals.notices import (
     KUBERNETES,
     MAX_PAUSE,

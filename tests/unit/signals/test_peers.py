@@ -11,7 +11,8 @@ import pytest
 
 from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.model.signals import Answer, CloudNode, Peer, PeerVerdict, Problem
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.signals import CloudNode, Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.signals import peers
 from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, PeerError, PeerReply, PeersSignal
