@@ -8,8 +8,8 @@ from tests.unit.logs.oom_reports import cgroup_report, log
 from tests.unit.whole_text import findings_in, matches_in
 from tpuwatch import diagnose
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.logs.parse.match import Repeats
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
-from tpuwatch.logs.parse.repeats import Repeats
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.events import Cause, Finding

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.match import Match, Repeats
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.records import AHEAD_LINES
-from tpuwatch.logs.parse.repeats import Repeats
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.parse.shapes import OFTEN, Shapes
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
