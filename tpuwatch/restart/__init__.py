@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     )
     from tpuwatch.restart.operator.session import RestartRequest, RestartResult, RestartSession
     from tpuwatch.restart.operator.targets import OwnNode, UsageError, find_own_node, parse_targets
-    from tpuwatch.restart.operator.wording import action_words, full_name, phase_words
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.service import RestartService
+    from tpuwatch.restart.wording import action_words, full_name, phase_words
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -50,7 +50,7 @@ else:
             ],
             "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
             "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
-            "operator.wording": ["action_words", "full_name", "phase_words"],
+            "wording": ["action_words", "full_name", "phase_words"],
             "policy.settings": ["PolicySettings"],
             "service": ["RestartService"],
         },

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, times
 from tpuwatch.model import Blocked, Phase, Remedy, filled_in
-from tpuwatch.restart.operator.wording import own_command
 from tpuwatch.restart.policy.situation import OF_THE_NODE
+from tpuwatch.restart.wording import own_command
 
 if TYPE_CHECKING:
     from tpuwatch.model import JudgedNode, RestartDecision, RestartRecord, Target

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.core import clean, counted, ended, printable, times
 from tpuwatch.model import Blocked, Phase
 from tpuwatch.restart.call import Call
-from tpuwatch.restart.operator.wording import own_command
 from tpuwatch.restart.webhook import slack
+from tpuwatch.restart.wording import own_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping

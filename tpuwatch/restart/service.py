@@ -20,7 +20,6 @@ from tpuwatch.model import STUCK, TOUCHED, Action, RestartsStatus, ledger_down
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.candidates import Candidates, target_of
 from tpuwatch.restart.notify import Notifier
-from tpuwatch.restart.operator.restarts import fleet_budget
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.runner import LEFT_SECONDS, RestartRunner
 from tpuwatch.restart.webhook import Webhook
@@ -364,7 +363,7 @@ class RestartService:
     def _budget(self) -> RestartBudget | None:
         if self._reading is None:
             return None
-        return fleet_budget(self._reading.view, self._settings, self._clock.time())
+        return budgets.fleet_budget(self._reading.view, self._settings, self._clock.time())
 
     def _records(self) -> tuple[RestartRecord, ...]:
         """The records of the ledger, the open ones first; those driven from here as they are now."""

@@ -6,20 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConflictError, LedgerError, times
-from tpuwatch.model import Lease, Phase, RestartBudget, Target, ledger_down
+from tpuwatch.model import Lease, Phase, ledger_down
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import left
-from tpuwatch.restart.operator.plan import UNKNOWN_FLEET_SIZE
-from tpuwatch.restart.operator.wording import full_name, phase_words
 from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.wording import full_name, phase_words
 from tpuwatch.restart.workflow.step import ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpuwatch.model import Attempt, Breaker, RestartRecord
+    from tpuwatch.model import Attempt, Breaker, RestartBudget, RestartRecord, Target
     from tpuwatch.restart.ledger.reading import LedgerReading
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.policy.settings import PolicySettings
@@ -179,23 +178,12 @@ def read_status(access: LedgerAccess, targets: Sequence[Target], settings: Polic
     view = reading.view
     return LedgerStatus(
         breaker=view.fleet.breaker,
-        budget=fleet_budget(view, settings, now),
+        budget=budgets.fleet_budget(view, settings, now),
         restarts=[
             _state(record, machine, now - settings.node_window_seconds)
             for record in records_of(view.records.values(), targets)
         ],
         ledger_problem=problem,
-    )
-
-
-def fleet_budget(view: budgets.LedgerView, settings: PolicySettings, now: float) -> RestartBudget:
-    """What is used of the budget of all nodes, and what opens the breaker."""
-    return RestartBudget(
-        restarts=budgets.use(view, Target("", "", ""), UNKNOWN_FLEET_SIZE, settings, now).fleet,
-        max_restarts=settings.fleet_max,
-        window_seconds=settings.fleet_window_seconds,
-        node_window_seconds=settings.node_window_seconds,
-        breaker_opens="" if view.fleet.breaker.opened is not None else budgets.trips(view, settings, now),
     )
 
 
