@@ -25,7 +25,8 @@ from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import CloudNode, Snapshot
 from tpuwatch.restart.service import TURN_SECONDS, RestartService
-from tpuwatch.sim.cloud.world import SimNode, Timing, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

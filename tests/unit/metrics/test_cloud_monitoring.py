@@ -19,8 +19,9 @@ from tpuwatch.model.signals import Chip, Host, Identity, Known, Runtime, Runtime
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Verdict
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.world import World
 
 SECONDS = 60.0
 IDENTITY = Identity(project=Known(PROJECT, "metadata"), zone=Known(ZONE, "metadata"), worker=Known("3", "metadata"))

@@ -22,8 +22,9 @@ from tpuwatch.signals.monitoring import MonitoringSignal
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_tree import instance_id
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.world import World
 
 HERE = Identity(project=Known("p", "config"), node=Known("n", "config"))
 

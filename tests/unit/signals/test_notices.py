@@ -34,7 +34,8 @@ from tpuwatch.signals.notices import (
 )
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import World
 
 
 class FakeMetadata:
