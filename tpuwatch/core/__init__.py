@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
     from tpuwatch.core.medians import median, median_low
+    from tpuwatch.core.redaction import REDACTED, redact
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
     from tpuwatch.core.text import (
-        REDACTED,
         capital,
         clean,
         counted,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         listed,
         printable,
         printable_lines,
-        redact,
     )
     from tpuwatch.core.token_file import read_tokens, require_private
     from tpuwatch.core.trust import has_members, other_author, places, who_may_change
@@ -85,10 +84,10 @@ else:
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
             "medians": ["median", "median_low"],
+            "redaction": ["REDACTED", "redact"],
             "reloaded": ["Reloaded"],
             "share": ["installed"],
             "text": [
-                "REDACTED",
                 "capital",
                 "clean",
                 "counted",
@@ -98,7 +97,6 @@ else:
                 "listed",
                 "printable",
                 "printable_lines",
-                "redact",
             ],
             "token_file": ["read_tokens", "require_private"],
             "trust": ["has_members", "other_author", "places", "who_may_change"],
