@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 LONGEST = {
     "A log line to its metric": 9,
     "A ListNodes reply to the verdict": 9,
-    "A verdict to StopNode": 11,
+    "A verdict to StopNode": 10,
     "A finished launch to the next launch's environment": 9,
     "GET /api/v1/nodes": 7,
 }

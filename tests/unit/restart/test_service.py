@@ -12,7 +12,7 @@ from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.restart import Blocked, Breaker, Fleet, Lease, Phase
 from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.restart.notify import MAX_LINES
-from tpuwatch.restart.runner import LEFT_SECONDS
+from tpuwatch.restart.unfinished import LEFT_SECONDS
 from tpuwatch.restart.workflow.step import ended
 
 NEEDED = f'tpuwatch_restart_person_needed{{node="train-1",zone="{ZONE}"}}'
