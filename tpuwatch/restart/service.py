@@ -1,9 +1,9 @@
-"""The restart loop of the daemon: it decides on all watched nodes and has the decisions carried out.
+"""The restart service: it decides on all watched nodes and begins what is decided.
 
-A `RestartService` serves one configuration. When that changes the service is stopped, and a new one finishes what it
-has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start and once an hour, when
-a node becomes unhealthy, and while an action is needed or under way, or the breaker is open. One that is a file is read
-too once another process has written it: an operator's command may have left a restart to be finished.
+Turns: the nodes that need an action, and the restarts that others left unfinished.
+Every: 5 s, and when the judge reports verdicts or a driver enters another phase.
+Owns: for one configuration: its loop, the threads of the drivers, its reading of the ledger, the webhook.
+Never: restarts the node that it runs on, or acts without the ledger.
 """
 
 from __future__ import annotations
@@ -135,7 +135,6 @@ class RestartService:
         )
         cloud_seconds = JudgeLimits(config).cloud_seconds
         self._candidates = Candidates(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
-        self._pace = math.inf  # seconds between two readings of the ledger, for the candidates of now
         self._acts_left = MAX_ACTS
         self.status = RestartsStatus(acts=self._settings.act)  # replaced at each turn, never changed
         self._last_success: float | None = None
@@ -195,8 +194,8 @@ class RestartService:
         nodes, snapshot = self._nodes(), self._snapshot()
         self._collect_results()
         candidates, has_new = self._candidates.update(nodes, snapshot, self._clock.time())
-        self._pace = _pace(candidates, self._clock.time())
-        if self._ledger.is_due(self._pace, has_new=has_new):
+        pace = _pace(candidates, self._clock.time())
+        if self._ledger.is_due(pace, has_new=has_new):
             self._ledger.read()
         reading = self._ledger.usable
         self._sight.update(candidates, reading.view if reading is not None else None)
@@ -209,7 +208,7 @@ class RestartService:
         decisions += [one for one in self.status.decisions if one[0] in unseen]  # they stand until they are made anew
         self._notifier.end_turn({one.judged.label for one in candidates} | unseen)
         self._show(decisions)
-        return min(TURN_SECONDS, self._pace)
+        return min(TURN_SECONDS, pace)
 
     def _done(self, name: str, seconds: float) -> None:
         self._last_success = self._clock.time()
