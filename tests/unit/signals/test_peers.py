@@ -320,7 +320,7 @@ def test_a_zone_that_falls_silent_is_reported_though_there_are_many_others(make:
     assert "2 of the 2 nodes in zone y" in summary.detail
 
 
-def test_those_that_refuse_are_no_storm(make: Any) -> None:
+def test_those_that_refuse_are_not_silent(make: Any) -> None:
     fleet = make(4)
     fleet.ask()
     fleet.fall_silent(*fleet.nodes, outcome=REFUSED)

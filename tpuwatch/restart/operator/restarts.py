@@ -33,7 +33,7 @@ class RestartState:
     record: RestartRecord
     driver: str = ""  # in words; "" if there is none
     driver_ended: bool = False  # its process has ended for sure
-    calls: bool = False  # it ended with a call for an operator, not long ago
+    needs_operator: bool = False  # it ended so, not long ago
 
     @property
     def is_driven(self) -> bool:
@@ -52,8 +52,8 @@ class RestartState:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it is alone, or calls for an operator."""
-        return self.is_alone or self.calls or (self.record.open and bool(self.record.note))
+        """Whether it is alone, or needs an operator."""
+        return self.is_alone or self.needs_operator or (self.record.open and bool(self.record.note))
 
     def document(self) -> dict[str, Any]:
         """It for JSON."""
@@ -258,10 +258,10 @@ def _reading(access: LedgerAccess) -> LedgerReading:
 
 def _state(record: RestartRecord, machine: ThisMachine, since: float) -> RestartState:
     """`since`: what ended before then is over."""
-    owner, calls = record.lease.owner, record.phase is Phase.NEEDS_OPERATOR and record.entered > since
+    owner, needs_operator = record.lease.owner, record.phase is Phase.NEEDS_OPERATOR and record.entered > since
     if not owner:
-        return RestartState(record, calls=calls)
-    return RestartState(record, owner_words(owner), machine.is_gone(owner), calls)
+        return RestartState(record, needs_operator=needs_operator)
+    return RestartState(record, owner_words(owner), machine.is_gone(owner), needs_operator)
 
 
 def records_of(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[RestartRecord]:
