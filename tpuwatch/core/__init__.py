@@ -1,4 +1,9 @@
-"""What every package needs: time, errors, text, JSON, files, loops, back-off. Nothing about TPUs."""
+"""What every package needs: time, errors, text, JSON, files, loops, back-off.
+
+In: plain values.
+Out: plain values.
+Never: knows of TPUs, or of another package.
+"""
 
 from __future__ import annotations
 

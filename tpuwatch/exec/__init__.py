@@ -1,4 +1,9 @@
-"""`tpuwatch exec`: a command in the foreground, with its output read beside it."""
+"""`tpuwatch exec`: a command in the foreground, with its output read beside it.
+
+In: a command, and the plan for its launch.
+Out: the same output and the same end, findings on standard error, a record of the run.
+Never: delays the command, changes its output, or keeps it from starting.
+"""
 
 from __future__ import annotations
 

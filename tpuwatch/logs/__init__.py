@@ -1,4 +1,9 @@
-"""From the bytes of logs to matches: follows files, frames records, applies rules."""
+"""From the bytes of logs to matches.
+
+In: directories and files that anybody can write.
+Out: matches, each with its rule, place and matched lines.
+Never: follows a link out of a watched directory, or takes time that is not linear in the text.
+"""
 
 from __future__ import annotations
 

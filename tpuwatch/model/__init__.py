@@ -1,4 +1,9 @@
-"""Plain data that packages hand each other. No I/O; times are seconds since the epoch, sizes bytes."""
+"""Plain data that packages hand each other. Times are seconds since the epoch, sizes bytes.
+
+In: values.
+Out: values, and what follows from them alone.
+Never: does I/O, reads a clock, or knows a package above.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Restarting what is stuck: a pure policy, a durable ledger, and an executor that anybody can carry on."""
+"""Restarting what is stuck: a pure policy, a durable ledger, and drivers that anybody can carry on.
+
+In: the judged nodes, and what operators ask for.
+Out: restarts, each recorded before it is done; decisions and messages.
+Never: leaves a node stopped, or acts without a durable budget.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Simulator of the Cloud TPU services and of a TPU VM, for `tpuwatch sim`, the demo, tests and benchmarks."""
+"""A simulator of the Cloud TPU services and of a TPU VM, for `tpuwatch sim`, the demo and tests.
+
+In: a scenario, and what is asked of it while it runs.
+Out: services on loopback, processes, logs.
+Never: looks at, names or touches what is real on the machine.
+"""
 
 from __future__ import annotations
 
