@@ -59,7 +59,7 @@ def test_a_package_says_what_comes_in_and_out_and_what_it_never_does(path: Path)
     assert parts_of(path) == ["In", "Out", "Never"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tpuwatch").glob("*/service.py")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "tpuwatch").glob("*/service.py")), ids=str)
 def test_a_service_says_what_it_turns_how_often_what_it_owns_and_what_it_never_does(path: Path) -> None:
     assert parts_of(path) == ["Turns", "Every", "Owns", "Never"]
 
