@@ -11,7 +11,7 @@ import pytest
 
 from tpuwatch.config import load_config
 from tpuwatch.core.errors import TpuwatchError
-from tpuwatch.sim.host import machine
+from tpuwatch.sim import machine
 from tpuwatch.sim.machine import SimulatedMachine, terminate
 from tpuwatch.sim.scenario.actions import StartLaunch
 
