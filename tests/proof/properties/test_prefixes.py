@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.paths import SHARED
-from tests.proof.properties.test_patterns import needs_texts
+from tests.proof.properties.real_texts import needs_texts
 from tests.unit.whole_text import findings_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue

@@ -139,7 +139,8 @@ class RecordBuffer:
         if header is None:
             upto = self._line_start(again) if again < end else end
             stop, _, closed = self._stop(record.start, min(stop, upto) - 1, upto, None)
-            return LogRecord(record.start, stop, header, closed or (stop == upto < end), record.above)
+            closed = closed or stop == upto < end or stop - record.start >= MAX_RECORD
+            return LogRecord(record.start, stop, header, closed, record.above)
         closed = record.closed
         start, first = self._headline(record.start, header)
         if start > before:

@@ -32,7 +32,7 @@ MACROS = {
     "{SECONDS}": rf"(?:(?:{_NUMBER}(?:ns|us|ms|h|m|s))+\b|{_NUMBER}(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
     "{COUNT}": r"[0-9][0-9,]*",
     # What stands where a number was printed that is none, with what is before and after it: `loss` is in each line.
-    "{NAN}": r"(?:[ \t=:(\x27\"`]nans?\b|[- \t=:(\x27\"`]inf(?:inity\b|[ ,;)\]}|.!\x27\"\r\n]))",
+    "{NAN}": r"[- \t=:(\x27\"`](?:nan|inf)(?:s\b|inity\b|[ ,;)\]}|.!\x27\"\r\n])",
     # Packages whose releases must fit together on a TPU.
     "{LIBRARY}": r"jax|jaxlib|libtpu|flax|optax|orbax|chex|haiku|torch_xla|torch_tpu|torchax|torch|tensorflow|vllm"
     r"|tpu_inference|transformers|qwix|tunix|[Mm]ax[Tt]ext|jetstream",

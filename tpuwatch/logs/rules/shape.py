@@ -42,8 +42,20 @@ def tells_digits_apart(pattern: str) -> bool:
 def spans_lines(pattern: str) -> bool:
     """Whether what it matches may go on in the next line, but for a line break between two words. Raises re.error."""
     parsed = parse_pattern(pattern)
-    any_newline = bool(parsed.state.flags & re.DOTALL) or "(?s" in pattern
-    return any(_any_node(parsed, lambda code, argument, _: _has_newline(code, argument, any_newline=any_newline)))
+    return _goes_on(parsed, any_newline=bool(parsed.state.flags & re.DOTALL) or "(?s" in pattern)
+
+
+def _goes_on(nodes: Any, *, any_newline: bool, at_end: bool = True) -> bool:
+    """`at_end`: nothing of the pattern comes after these nodes: a line's own newline may be their last character."""
+    listed = list(nodes)
+    for place, (code, argument) in enumerate(listed, 1):
+        name, is_last = str(code), at_end and place == len(listed)
+        if not (is_last and name in ("LITERAL", "IN")) and _has_newline(name, argument, any_newline=any_newline):
+            return True
+        ends = is_last and not name.endswith("_REPEAT")
+        if any(_goes_on(inner, any_newline=any_newline, at_end=ends) for inner in _inside(name, argument)):
+            return True
+    return False
 
 
 def _any_node(nodes: Any, test: Callable[[str, Any, Any], bool]) -> Iterator[bool]:

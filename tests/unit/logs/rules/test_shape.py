@@ -54,6 +54,10 @@ def test_the_rules_own_patterns_match_examples_of_a_shape_alike() -> None:
         (r"a\s+b", True),
         (r'a "[^"]*"', True),
         (r"[\w.]+ \S", False),
+        (r"a[,\n]", False),  # the line's own newline
+        (r"(?:a|b(?:c|[;\n]))", False),
+        (r"a\n\n", True),
+        (r"(?:a\n)+", True),
     ],
 )
 def test_which_patterns_span_lines(pattern: str, spans: bool) -> None:

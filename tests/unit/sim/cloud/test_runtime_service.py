@@ -40,7 +40,9 @@ class Site:
         self.service.advance()
 
     def ask(self, name: str, *, timeout: float = DEADLINE) -> Any:
-        with grpc.insecure_channel(f"127.0.0.1:{self.service.ports[0]}") as channel:
+        """By a connection of its own: one that another channel has may be cut by the port at any moment."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(f"127.0.0.1:{self.service.ports[0]}", options) as channel:
             return metric_of(channel, name, timeout)
 
     def listens(self) -> bool:
