@@ -18,7 +18,7 @@ from tpuwatch.logs.parse.enough import Enough
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
 from tpuwatch.logs.parse.frame import Times, author_of, without_colours
 from tpuwatch.logs.parse.keys import framed_key, unframed_key
-from tpuwatch.logs.parse.known_lines import KnownLines, Line
+from tpuwatch.logs.parse.known_lines import HitLine, KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
 from tpuwatch.logs.parse.match import Match, matched_lines
 from tpuwatch.logs.parse.oom_kills import OomKills
@@ -157,7 +157,7 @@ class LogParser:
             if self._is_nothing(called, position, end):
                 at += 1
                 continue
-            line = Line(hits, at, *buffer.line_around(position, end))
+            line = HitLine(hits, at, *buffer.line_around(position, end))
             record, rules, upto = self._gather(hits, at, end)
             if not (record.closed or quiet):
                 done, keep, self.open = position, record.above[0] if record.above else record.start, True
