@@ -125,7 +125,7 @@ bench: $(VENV)/.dev-stamp ## Speed and memory against mtail, on GiB of log
 	$(BIN)/python -m tests.proof.bench
 
 bench-smoke: $(VENV)/.dev-stamp ## The speed of recognition in small: fails where a ratio is worse than half of its floor
-	$(BIN)/python -m tests.proof.bench --smoke catch-up storm kinds
+	$(BIN)/python -m tests.proof.bench --smoke catch-up flood kinds
 
 bench-runs: $(VENV)/.dev-stamp ## The other benchmarks in small: does each run?
 	$(BIN)/python -m tests.proof.bench --smoke follow follow-fast follow-output idle old-files startup memory node faults exec

@@ -17,7 +17,8 @@ from tests.standins.tpu_nodes import Durations, Health, State
 from tests.standins.webhook_listener import Listener, listener
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
-from tpuwatch.sim.cloud.world import SimNode, Timing
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing
 
 # All that takes minutes on a real node takes no time here.
 QUICK: dict[str, Any] = {

@@ -20,8 +20,9 @@ from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Account, Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.world import World
 
 # What could lead a client to credentials, proxies or settings of the machine that the tests run on.
 FOREIGN = ("GOOGLE_", "CLOUDSDK_", "GCE_", "GRPC_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_GCE_CHECK")

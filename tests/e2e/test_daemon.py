@@ -374,10 +374,10 @@ def test_its_log_is_one_json_object_a_line_if_wanted(daemon: DaemonProcess) -> N
     assert any(line["message"].startswith("hang: Event 1. (") for line in lines)
 
 
-def test_its_log_has_an_event_once_and_a_storm_in_short(daemon: DaemonProcess) -> None:
+def test_its_log_has_an_event_once_and_a_flood_in_short(daemon: DaemonProcess) -> None:
     daemon.start()
     (daemon.logs / libtpu_name()).write_text("".join(map(record, range(500))))
-    wait_for(lambda: "more events; `tpuwatch events` lists them." in daemon.said(), "the end of the storm")
+    wait_for(lambda: "more events; `tpuwatch events` lists them." in daemon.said(), "the end of the flood")
     assert daemon.stop() == 0
     logged = re.findall(r" warning hang: (?:(\d+) times: )?Event ", daemon.said())
     (left_out,) = re.findall(r"… and (\d+) more events", daemon.said())

@@ -15,7 +15,7 @@ import pytest
 from tests.standins.decoy import MARK, decoy
 from tpuwatch.core.errors import TpuwatchError
 from tpuwatch.sim import demo
-from tpuwatch.sim.host.machine import SimulatedMachine
+from tpuwatch.sim.machine import SimulatedMachine
 from tpuwatch.terminal.console import Console
 
 if TYPE_CHECKING:

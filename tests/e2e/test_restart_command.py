@@ -28,8 +28,9 @@ from tests.unit.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.core.clock import Clock
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, Timing, World
+from tpuwatch.sim.cloud.world import Timing, World
 
 SPEED = 40.0
 SECONDS = 120.0

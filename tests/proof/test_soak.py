@@ -18,7 +18,8 @@ from tpuwatch.core.backoff import Pacing
 from tpuwatch.health import service
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.model.signals import Answer, Evidence, Host
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.signals import Evidence, Host
 from tpuwatch.model.verdict import Judgement, Verdict
 from tpuwatch.signals.host import HostSignal
 

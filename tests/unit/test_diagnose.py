@@ -8,8 +8,8 @@ from tests.unit.logs.oom_reports import cgroup_report, log
 from tests.unit.whole_text import findings_in, matches_in
 from tpuwatch import diagnose
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.logs.parse.match import Repeats
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
-from tpuwatch.logs.parse.repeats import Repeats
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.causes import Cause
@@ -318,66 +318,66 @@ def test_stream_kind(name: str, head: bytes, kind: StreamKind) -> None:
 
 
 @pytest.mark.slow
-def test_a_storm_is_counted_completely_and_kept_in_part() -> None:
-    storm = b"".join(
+def test_a_flood_is_counted_completely_and_kept_in_part() -> None:
+    flood = b"".join(
         b"E1120 13:%02d:%02d.000000 7 a.cc:1] Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: "
         b"Attempting to allocate %dK. That was not possible. There are 1K free.\n" % (n // 60 % 60, n % 60, n)
         for n in range(2500)
     )
-    (finding,) = findings_in(storm, SCANNER, "storm")
+    (finding,) = findings_in(flood, SCANNER, "flood")
     assert finding.count == 2500
     assert finding.last.details["requested_bytes"] == 2499 * 1024
     assert finding.first.details["requested_bytes"] == 0
 
 
-STORM = [
+FLOOD = [
     b"E1120 13:%02d:%02d.000000 7 a.cc:1] Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: "
     b"Attempting to allocate %dK. That was not possible. There are 1K free.\n" % (n // 60 % 60, n % 60, 1000 + n)
     for n in range(3400)
 ]
 
 
-def of_storms(*storms: list[bytes]) -> int:
+def of_floods(*floods: list[bytes]) -> int:
     """How many records are counted of these files of libtpu's."""
     records: list[RecognisedRecord] = []
-    for number, storm in enumerate(storms):
+    for number, flood in enumerate(floods):
         parser = LogParser(SCANNER, StreamKind.LIBTPU, now=NOW, fold=True)
-        matches = [*parser.feed(b"".join(storm)), *parser.finish()]
+        matches = [*parser.feed(b"".join(flood)), *parser.finish()]
         assert any(match.repeats is not None for match in matches)
         records += [RecognisedRecord.from_match(match, f"{number}.log", NOW) for match in matches]
     (finding,) = fold(records)
     return finding.count
 
 
-def test_of_a_storm_without_copies_no_keys_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_flood_without_copies_no_keys_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Repeats, "keys", None)
-    assert of_storms(STORM[:1700], STORM[1700:]) == len(STORM)
+    assert of_floods(FLOOD[:1700], FLOOD[1700:]) == len(FLOOD)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["", "_MAX_KEYS", "_MAX_UNKEYED"])
 @pytest.mark.parametrize(
-    "storms",
+    "floods",
     [
-        [STORM, STORM],
-        [STORM, STORM[1500:]],
-        [STORM[:3000], STORM[1200:]],
-        [STORM[2000:], STORM[:1600], STORM],
-        [STORM + STORM],
-        [STORM + STORM[3000:3003] + STORM[:1200]],
+        [FLOOD, FLOOD],
+        [FLOOD, FLOOD[1500:]],
+        [FLOOD[:3000], FLOOD[1200:]],
+        [FLOOD[2000:], FLOOD[:1600], FLOOD],
+        [FLOOD + FLOOD],
+        [FLOOD + FLOOD[3000:3003] + FLOOD[:1200]],
     ],
 )
-def test_the_copies_in_storms_count_once(
-    storms: list[list[bytes]], limit: str, monkeypatch: pytest.MonkeyPatch
+def test_the_copies_in_floods_count_once(
+    floods: list[list[bytes]], limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit:
         monkeypatch.setattr(diagnose, limit, 100_000 if limit == "_MAX_UNKEYED" else 3500)
-    assert of_storms(*storms) == len(STORM)
+    assert of_floods(*floods) == len(FLOOD)
 
 
 def test_records_of_one_moment_that_differ_are_no_copies() -> None:
-    at_once = [line.replace(line[6:14], b"13:00:00") for line in STORM[:1500]]
-    assert of_storms(at_once) == len(at_once)
+    at_once = [line.replace(line[6:14], b"13:00:00") for line in FLOOD[:1500]]
+    assert of_floods(at_once) == len(at_once)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,19 @@ def test_no_module_imports_another_packages_module() -> None:
     assert {path: modules for path, modules in found.items() if modules} == {}
 
 
+def test_no_module_imports_its_own_face() -> None:
+    """A circle through a face is none for import-linter, which refuses all others."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        above = [parent for parent in path.parents if parent.is_relative_to(PACKAGE) and parent != PACKAGE]
+        own = {".".join(parent.relative_to(ROOT).parts): parent for parent in above}
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and (face := own.get(node.module or "")):
+                modules = {one.stem for one in face.iterdir()}
+                found += [f"{path}: {one.name}" for one in node.names if one.name not in modules]
+    assert found == []
+
+
 def test_a_public_class_has_a_name_of_its_own() -> None:
     defined: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):

@@ -1,4 +1,9 @@
-"""What the guides for TPUs say, computed for one program: padding, matrix units, memory, input, operations."""
+"""Advice on a program: what the guides for TPUs say, computed for it.
+
+In: the program's source, its shapes and its compilation.
+Out: pieces of advice, each with its place, its reason and its source.
+Never: gives advice on what it has not read in the program or its compilation.
+"""
 
 from __future__ import annotations
 

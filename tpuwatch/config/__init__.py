@@ -1,4 +1,8 @@
-"""The configuration: one schema that feeds validation, the example file and what `tpuwatch config show` prints.
+"""The configuration: one schema that feeds validation, the example file and `tpuwatch config show`.
+
+In: TOML files, and the environment.
+Out: validated settings, or errors that name the key and the right one.
+Never: lets an unknown key or an unsafe value pass.
 
 `schema` and `load` need pydantic, whose import takes a quarter of a second; `start` and `file` do not.
 """

@@ -1,4 +1,9 @@
-"""What every package needs: time, errors, text, JSON, HTTP, files, loops, back-off. Nothing about TPUs."""
+"""What every package needs: time, errors, text, JSON, HTTP, files, loops, back-off.
+
+In: plain values.
+Out: plain values.
+Never: knows of TPUs, or of another package.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +37,10 @@ if TYPE_CHECKING:
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
     from tpuwatch.core.medians import median, median_low
+    from tpuwatch.core.redaction import REDACTED, redact
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
     from tpuwatch.core.text import (
-        REDACTED,
         capital,
         clean,
         counted,
@@ -45,7 +50,6 @@ if TYPE_CHECKING:
         listed,
         printable,
         printable_lines,
-        redact,
     )
     from tpuwatch.core.tls import Tls
     from tpuwatch.core.token_file import read_tokens, require_private
@@ -88,10 +92,10 @@ else:
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
             "medians": ["median", "median_low"],
+            "redaction": ["REDACTED", "redact"],
             "reloaded": ["Reloaded"],
             "share": ["installed"],
             "text": [
-                "REDACTED",
                 "capital",
                 "clean",
                 "counted",
@@ -101,7 +105,6 @@ else:
                 "listed",
                 "printable",
                 "printable_lines",
-                "redact",
             ],
             "tls": ["Tls"],
             "token_file": ["read_tokens", "require_private"],

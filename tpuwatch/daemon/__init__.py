@@ -1,4 +1,9 @@
-"""The daemon: what it wires together, a side for each of logs, node, restarts and tuning."""
+"""The daemon: it makes the services, turns the loop, and obeys signals and systemd.
+
+In: the configuration.
+Out: services that are connected, and one view of them for HTTP.
+Never: judges, decides or stores anything itself.
+"""
 
 from __future__ import annotations
 

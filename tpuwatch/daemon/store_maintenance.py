@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.store import EventStore
 
 EVERY_SECONDS: Final = 60.0
-PRUNE_EVENTS: Final = 20_000  # a storm must not outgrow the limit in between
+PRUNE_EVENTS: Final = 20_000  # a flood of them must not outgrow the limit in between
 RENEW_SECONDS: Final = 5.0  # between two trials to make the store durable again
 LOOK_SECONDS: Final = 1.0  # between two looks whether it is; each commit looks besides
 FORGET_EVERY_SECONDS: Final = 3600.0
@@ -30,7 +30,7 @@ class StoreMaintenance:
     """Renews and prunes the store, and counts its events. For the daemon's thread."""
 
     def __init__(self, store: EventStore, *, metrics: Metrics, clock: Clock, on_step: Callable[[], None]) -> None:
-        """`on_step` is called after each step; there are many after a storm. Raises StoreError."""
+        """`on_step` is called after each step; there are many after a flood of events. Raises StoreError."""
         self._store = store
         self._metrics = metrics
         self._clock = clock

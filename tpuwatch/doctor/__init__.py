@@ -1,4 +1,9 @@
-"""`tpuwatch doctor`: checks everything that tpuwatch and a TPU job need, and gives the fix for each problem."""
+"""`tpuwatch doctor`: the checks of everything that tpuwatch and a TPU job need.
+
+In: the machine, the configuration and the answers of Google's services.
+Out: a result for each check, with the command that fixes it.
+Never: changes anything, or calls a check passed that could not look.
+"""
 
 from __future__ import annotations
 

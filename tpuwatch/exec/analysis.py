@@ -24,7 +24,7 @@ from tpuwatch.model import LAUNCH_VARIABLE, Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tpuwatch.exec.watcher import WatcherCounters, WatcherJob
+    from tpuwatch.exec.watcher_job import WatcherCounters, WatcherJob
     from tpuwatch.logs import LogFile, Match, Scanner
     from tpuwatch.model import Launch
 

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tpuwatch.core import format_size
 from tpuwatch.exec import foreground
-from tpuwatch.exec.command import end_as, shell_status
 from tpuwatch.exec.copier import Copier, StreamState
 from tpuwatch.exec.foreground import Foreground
 from tpuwatch.exec.messages import print_message
 from tpuwatch.exec.output_buffer import OutputBuffer, open_file
-from tpuwatch.exec.watcher import Text, Watcher, WatcherCounters, WatcherJob
+from tpuwatch.exec.process import end_as, shell_status
+from tpuwatch.exec.watcher import Watcher
+from tpuwatch.exec.watcher_job import Text, WatcherCounters, WatcherJob
 from tpuwatch.host import oom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tpuwatch.exec.ending import RunResult
     from tpuwatch.exec.preparation import PreparedRun
+    from tpuwatch.exec.run_result import RunResult
     from tpuwatch.exec.signal_sentinel import SignalSentinel
     from tpuwatch.exec.streams import Stream, Streams
 
@@ -110,7 +111,7 @@ class Run:
 
     def finish(self, status: int) -> RunResult:
         """Take what was found in the output and in the logs."""
-        from tpuwatch.exec.ending import RunResult
+        from tpuwatch.exec.run_result import RunResult
 
         found = self._watcher.finish(self._stop_requested)
         lost = sum(buffer.lost for buffer in self._buffers.values())

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 import select
 import signal
-import struct
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tpuwatch.exec.streams import close_all_but
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
+
+    from tpuwatch.exec.watcher_job import WatcherCounters, WatcherJob
 
 STILL_SECONDS = 3.0  # after the command's end, for a watcher that does nothing at all
 MAX_SECONDS = 30.0  # and for one that still reads
@@ -28,65 +26,6 @@ _LOOK_SECONDS = 0.1
 _TURN_SECONDS = 0.005
 _NICE = 10
 _MAX_RESULT = 16 << 20
-_SLOTS: Final = 8
-_LOGS: Final = 7  # the slot that holds how many logs there are, and one, after a look when the command had ended
-_SLOT = struct.Struct("=Q")
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Something to be read: output of the command's."""
-
-    name: str  # as it is shown
-    file: int  # a descriptor
-    start: int  # offset
-    copy: bool  # a copy without other readers, whose space is given back
-
-
-@dataclass(frozen=True, slots=True)
-class WatcherJob:
-    """What the watcher needs to know."""
-
-    launch: str  # the launch's id
-    pid: int  # of the command
-    started: float  # seconds since the epoch
-    environ: Mapping[str, str]  # the command's
-    config: Path | None  # the configuration's file, where one was named
-    texts: tuple[Text, ...]
-
-
-class WatcherCounters:
-    """Numbers that both processes see: how much was done at all, and how far each text was read."""
-
-    def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, _SLOT.size * _SLOTS)
-
-    def get(self, slot: int) -> int:
-        value: int = _SLOT.unpack_from(self._shared, slot * _SLOT.size)[0]
-        return value
-
-    def put(self, slot: int, value: int) -> None:
-        _SLOT.pack_into(self._shared, slot * _SLOT.size, value)
-
-    def read_offset(self, text: int) -> int:
-        """Up to which offset the text was read and is done with."""
-        return self.get(1 + text)
-
-    def set_read_offset(self, text: int, offset: int) -> None:
-        self.put(1 + text, offset)
-
-    def report_logs(self, number: int) -> None:
-        """The command has ended, and so many of its logs are known since."""
-        self.put(_LOGS, number + 1)
-
-    @property
-    def logs(self) -> int | None:
-        """As reported; None before that."""
-        return self.get(_LOGS) - 1 if self.get(_LOGS) else None
-
-    def advance(self) -> None:
-        """Something was done."""
-        self.put(0, self.get(0) + 1)
 
 
 class Watcher:

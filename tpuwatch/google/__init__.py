@@ -1,4 +1,9 @@
-"""Google's services: the Cloud TPU API, the metadata server, Cloud Storage; calls bounded, errors classified."""
+"""Google's services: the Cloud TPU API, the metadata server, Cloud Monitoring, Cloud Storage.
+
+In: requests with a deadline, and credentials.
+Out: plain data, or an error of a known kind.
+Never: waits without end, or shows a secret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The judge: from the signals to a verdict on each node, with reasons and what would help. Pure but for its service."""
+"""The judge: from the signals to a verdict on each node.
+
+In: the answers of all signals, each with its time.
+Out: a judgement with its reasons, contradictions and remedies.
+Never: takes what is unknown for bad, or acts.
+"""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ class Facts:
         return bool(self.running_chips)
 
     @cached_property
-    def slow_steps(self) -> bool:
+    def rarely_runs(self) -> bool:
         """Whether that is known only by programs that ran minutes ago: the next step may still be prepared."""
         return self.running and not any(self._runs_now(chip) for chip in self.chips)
 

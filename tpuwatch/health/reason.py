@@ -93,7 +93,7 @@ def symptom(facts: Facts) -> Reason | None:
 def running(facts: Facts) -> Reason:
     """That chips run programs."""
     chips = facts.running_chips
-    if facts.slow_steps:
+    if facts.rarely_runs:
         least = min(seconds for chip in chips if (seconds := number(chip.idle_seconds)) is not None)
         return _by(
             facts, facts.chips_source, Signal.RUNTIME, f"The chips ran their latest program {length(least)} ago."

@@ -1,4 +1,10 @@
-"""Judges each node when the signals change, and records the verdicts: metrics, log, store, subscribers."""
+"""The judge service: it judges each node, and reports what has changed.
+
+Turns: the latest answers of all signals, once for each node.
+Every: 5 s, and when the signals change; nodes that only the cloud reports on every 60 s.
+Owns: the verdict that holds for each node, and the changes that the store has not taken yet.
+Never: asks a signal itself, or acts on a verdict.
+"""
 
 from __future__ import annotations
 

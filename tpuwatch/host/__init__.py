@@ -1,4 +1,9 @@
-"""The machine: processes, holders of the TPU, memory, processors, out-of-memory kills."""
+"""The machine: processes, holders of the TPU, memory, processors, kills for want of memory.
+
+In: /proc, /sys and /dev of the machine, or of a simulated one.
+Out: plain data, and what could not be seen.
+Never: changes anything on the machine.
+"""
 
 from __future__ import annotations
 

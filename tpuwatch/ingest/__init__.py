@@ -1,4 +1,9 @@
-"""A turn over the logs: read, recognise, store, count; and the service that owns it."""
+"""A turn over the logs: read, recognise, store, count; and the service that owns it.
+
+In: matches of the followed files, and the records of `tpuwatch exec`.
+Out: events, launches and offsets in one transaction, then metrics.
+Never: moves an offset whose events are not stored.
+"""
 
 from __future__ import annotations
 

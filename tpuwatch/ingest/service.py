@@ -1,4 +1,10 @@
-"""The log service of the daemon: follower, rules and ingest, made from the configuration and again on reload."""
+"""The log service: it reads the logs into the store, and answers what they show of the node.
+
+Turns: the files that libtpu and jobs write, each from the offset that is stored.
+Every: write that the file system reports, and when the follower has something due: 0.2 s to `[logs] poll_seconds`.
+Owns: the rules, the follower, the tracker of launches and their latest answer to the judge.
+Never: reads through a link out of the watched directories, or moves an offset without the events before it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`tpuwatch install` and `tpuwatch uninstall`: the systemd units of this environment's tpuwatch."""
+"""`tpuwatch install` and `tpuwatch uninstall`: the systemd units of this environment's tpuwatch.
+
+In: the environment that the command runs from.
+Out: units in place and started, or removed.
+Never: overwrites a file of somebody else.
+"""
 
 from __future__ import annotations
 

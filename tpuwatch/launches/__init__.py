@@ -1,4 +1,9 @@
-"""Launches: the processes that initialise the TPU, put together from logs, /proc and the records of `tpuwatch exec`."""
+"""Launches: the processes that initialise the TPU, put together from all that shows them.
+
+In: matches of logs, /proc, and the records of `tpuwatch exec`.
+Out: launches with their times, outcome and faults.
+Never: trusts a record of a user about the launches of another.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What libtpu reads and serves: its variables, flags, log settings and runtime metrics; and the TPUs by name."""
+"""What libtpu reads and serves: its variables, flags, log settings and runtime metrics; TPUs by name.
+
+In: names, values and messages as libtpu has them.
+Out: what they mean.
+Never: loads libtpu.
+"""
 
 from __future__ import annotations
 

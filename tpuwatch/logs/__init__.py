@@ -1,4 +1,9 @@
-"""From the bytes of logs to matches: follows files, frames records, applies rules."""
+"""From the bytes of logs to matches.
+
+In: directories and files that anybody can write.
+Out: matches, each with its rule, place and matched lines.
+Never: follows a link out of a watched directory, or takes time that is not linear in the text.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,8 @@ if TYPE_CHECKING:
     from tpuwatch.logs.line_breaks import over_lines
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.job_output import any_near
-    from tpuwatch.logs.parse.match import Match
+    from tpuwatch.logs.parse.match import Match, Repeats
     from tpuwatch.logs.parse.parser import LogParser, StreamKind
-    from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.parse.source_code import is_source_code
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
@@ -38,8 +42,7 @@ else:
             "line_breaks": ["over_lines"],
             "parse.exception_chains": ["agree"],
             "parse.job_output": ["any_near"],
-            "parse.match": ["Match"],
-            "parse.repeats": ["Repeats"],
+            "parse.match": ["Match", "Repeats"],
             "parse.parser": ["LogParser", "StreamKind"],
             "parse.scan": ["Scanner"],
             "parse.source_code": ["is_source_code"],

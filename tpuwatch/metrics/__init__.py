@@ -1,4 +1,9 @@
-"""Prometheus metrics, and the main ones for Cloud Monitoring."""
+"""Prometheus metrics, and the main ones for Cloud Monitoring.
+
+In: numbers that the services set.
+Out: one scrape, and time series for Cloud Monitoring.
+Never: makes a label of a text, a pid or a path.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Plain data that packages hand each other. No I/O; times are seconds since the epoch, sizes bytes."""
+"""Plain data that packages hand each other. Times are seconds since the epoch, sizes bytes.
+
+In: values.
+Out: values, and what follows from them alone.
+Never: does I/O, reads a clock, or knows a package above.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
+    from tpuwatch.model.answers import OFF, Answer, Problem, Signal
     from tpuwatch.model.causes import LOOP_FAULTS, Cause, CauseRow, Whose
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import (
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
         Repetition,
         values_together,
     )
+    from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
@@ -55,9 +62,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.signals import (
         BAD_HEALTH,
         HERE,
-        OFF,
         WELL_HEALTH,
-        Answer,
         Chip,
         CloudNode,
         Evidence,
@@ -72,11 +77,9 @@ if TYPE_CHECKING:
         Notices,
         Peer,
         PeerVerdict,
-        Problem,
         QueuedResource,
         Runtime,
         RuntimePort,
-        Signal,
         Snapshot,
         Symptom,
     )
@@ -127,7 +130,6 @@ if TYPE_CHECKING:
         Action,
         Confidence,
         Held,
-        JudgedNode,
         Judgement,
         Reason,
         Source,
@@ -142,6 +144,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
+            "answers": ["Answer", "OFF", "Problem", "Signal"],
             "causes": ["LOOP_FAULTS", "Cause", "CauseRow", "Whose"],
             "display": [
                 "Tone",
@@ -165,6 +168,7 @@ else:
                 "Repetition",
                 "values_together",
             ],
+            "judged_node": ["JudgedNode"],
             "launches": ["CAME_UP", "Launch", "Outcome"],
             "labels": ["node_label", "split_label"],
             "problems": [
@@ -197,7 +201,6 @@ else:
                 "Use",
             ],
             "signals": [
-                "Answer",
                 "Chip",
                 "CloudNode",
                 "Evidence",
@@ -211,14 +214,11 @@ else:
                 "Maintenance",
                 "Monitoring",
                 "Notices",
-                "OFF",
                 "Peer",
                 "PeerVerdict",
-                "Problem",
                 "QueuedResource",
                 "Runtime",
                 "RuntimePort",
-                "Signal",
                 "Snapshot",
                 "Symptom",
                 "BAD_HEALTH",
@@ -269,7 +269,6 @@ else:
                 "DESTRUCTIVE",
                 "FORGEABLE",
                 "Held",
-                "JudgedNode",
                 "Judgement",
                 "Reason",
                 "STUCK",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from tpuwatch.model import BAD, Verdict, WorkloadKind
+from tpuwatch.model.verdict import BAD, Verdict
+from tpuwatch.model.workload import WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tpuwatch.model.verdict import JudgedNode
+    from tpuwatch.model.judged_node import JudgedNode
 
 Tone = Literal["good", "plain", "warn", "bad"]
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import ended, format_seconds
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.display import is_bad, verdict_words, worst_first
 from tpuwatch.model.launches import CAME_UP
 from tpuwatch.model.restart import Phase
-from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import WELL, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpuwatch.model.events import Event, Finding
+    from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.status import DaemonStatus
-    from tpuwatch.model.verdict import JudgedNode
 
 PROBLEM_KINDS: Final = ("node", "finding", "daemon", "signal")
 FINDING_SECONDS: Final = 86_400.0  # older events are in no finding, present or past, unless the configuration has more

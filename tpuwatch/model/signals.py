@@ -1,15 +1,14 @@
-"""What the signals report of a node: plain data, each answer with its time.
+"""What the signals report of a node: plain data.
 
-A signal that could not be asked, or did not answer, is a `Problem`, never a bad answer. Times are seconds since the
-Unix epoch by this machine's clock, durations seconds, sizes bytes.
+Times are seconds since the Unix epoch by this machine's clock, durations seconds, sizes bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.model.answers import OFF, Answer, Problem, Signal
 from tpuwatch.model.labels import node_label
 
 if TYPE_CHECKING:
@@ -22,62 +21,9 @@ if TYPE_CHECKING:
     from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
     from tpuwatch.model.workload import ModelServer, WorkloadKind
 
-T = TypeVar("T")
-
 WELL_HEALTH: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})  # the API has nothing against the node
 
 BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})  # it calls it ill
-
-
-class Signal(str, Enum):
-    """What is reported of a node, by its source."""
-
-    CLOUD = "cloud"  # the Cloud TPU API
-    RUNTIME = "runtime"  # libtpu's runtime metrics
-    HOST = "host"  # the machine itself: holders, memory, kernel
-    LOGS = "logs"  # libtpu's logs and jobs' output
-    METADATA = "metadata"  # the metadata server: maintenance and preemption
-    KUBERNETES = "kubernetes"  # the API of Kubernetes, of the node that a pod runs on: maintenance and termination
-    MONITORING = "monitoring"  # Cloud Monitoring, minutes late
-    PEER = "peer"  # the tpuwatch on a node that is watched from here
-    SERVER = "server"  # the metrics of the server of models that runs here
-
-
-class Problem(str, Enum):
-    """Why a signal gave no answer. The value is what users, metrics and the API see."""
-
-    OFF = "off"  # not to be asked, by configuration
-    UNCONFIGURED = "unconfigured"  # project, zone or node to ask for are unknown
-    ABSENT = "absent"  # there is nothing to ask, as is normal: no workload, no metadata server outside Google Cloud
-    GONE = "gone"  # asked with success: there is no such node (any more)
-    UNREACHABLE = "unreachable"  # no connection, or it broke
-    TIMEOUT = "timeout"  # no answer by the deadline
-    THROTTLED = "throttled"  # asked too often
-    SERVER = "server"  # an error on their side
-    DENIED = "denied"  # a permission is missing
-    SCOPE = "scope"  # the access token lacks the scope
-    CREDENTIALS = "credentials"  # there are none, or they have expired
-    DISABLED = "disabled"  # the API is not enabled in the project
-    NOT_FOUND = "not_found"  # no such project or zone
-    FOREIGN = "foreign"  # something else answers there
-    INTERNAL = "internal"  # tpuwatch itself failed to ask; see its log
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
-    """What a signal reported last, and what became of the latest attempt to ask it."""
-
-    value: T | None = None  # the last good answer, however old
-    at: float | None = None  # when it was given
-    problem: Problem | None = Problem.UNCONFIGURED  # of the latest attempt; None when it succeeded
-    detail: str = ""  # the problem in a sentence, with what to do
-    tried: float | None = None  # when it was asked last
-
-    def current(self, now: float, seconds: float) -> T | None:
-        """The value, if the latest attempt gave it and it is no older than `seconds`."""
-        if self.problem is None and self.at is not None and now - self.at <= seconds:
-            return self.value
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,9 +287,6 @@ class Peer:
     tries: int = 0  # failed attempts since
     refuses: bool = False  # the latest was refused: the machine is there, and tpuwatch is not
     boot_id: str = ""  # of its machine's boot, as it reported it then; "" where it did not
-
-
-OFF: Answer[Any] = Answer(problem=Problem.OFF)
 
 
 @dataclass(frozen=True, slots=True)

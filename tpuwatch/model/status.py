@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpuwatch.core import LoopStatus
-    from tpuwatch.model import signals
+    from tpuwatch.model.answers import Problem
     from tpuwatch.model.causes import Cause
     from tpuwatch.model.events import Event, Finding
+    from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.progress import TrainingLoop
     from tpuwatch.model.restart import Breaker, RestartDecision, RestartRecord
     from tpuwatch.model.signals import Host, Identity, Runtime
     from tpuwatch.model.tune import TunePlan
-    from tpuwatch.model.verdict import JudgedNode
 
 ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves
 
@@ -70,7 +70,7 @@ class SignalStatus:
     name: str  # the Signal's value
     at: float | None
     tried: float | None
-    problem: signals.Problem | None
+    problem: Problem | None
     detail: str  # the problem in a sentence, with what to do
 
 

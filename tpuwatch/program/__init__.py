@@ -1,4 +1,9 @@
-"""Beside the user's program: what can be found out about it without a TPU, always in a child process of its own."""
+"""Beside the user's program: what can be found out about it, always in a child process of its own.
+
+In: the user's interpreter and program.
+Out: memory, FLOPs, layouts, the device and the time that it takes.
+Never: imports JAX, TensorFlow or PyTorch into tpuwatch's process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""How far jobs have come: heartbeats and the steps that output shows, folded into training loops and their faults."""
+"""How far jobs have come: heartbeats and the steps that output shows.
+
+In: datagrams of any user, and steps of jobs' output.
+Out: training loops and their faults.
+Never: lets one user speak for another, or silence him.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The progress of jobs in the daemon: receives heartbeats, takes what output shows, reports loops and their faults."""
+"""The progress service: it folds heartbeats and the steps in jobs' output into training loops.
+
+Turns: the heartbeats that have arrived, and the steps that the log service passes on.
+Every: 1 s, or when a heartbeat arrives.
+Owns: the socket for heartbeats, and the training loops that are known.
+Never: believes one user about the processes of another, or waits for a job.
+"""
 
 from __future__ import annotations
 

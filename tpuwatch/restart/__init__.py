@@ -1,4 +1,9 @@
-"""Restarting what is stuck: a pure policy, a durable ledger, and an executor that anybody can carry on."""
+"""Restarting what is stuck: a pure policy, a durable ledger, and drivers that anybody can carry on.
+
+In: the judged nodes, and what operators ask for.
+Out: restarts, each recorded before it is done; decisions and messages.
+Never: leaves a node stopped, or acts without a durable budget.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +30,9 @@ if TYPE_CHECKING:
     )
     from tpuwatch.restart.operator.session import RestartRequest, RestartResult, RestartSession
     from tpuwatch.restart.operator.targets import OwnNode, UsageError, find_own_node, parse_targets
-    from tpuwatch.restart.operator.wording import action_words, full_name, phase_words
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.service import RestartService
+    from tpuwatch.restart.wording import action_words, full_name, phase_words
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -50,7 +55,7 @@ else:
             ],
             "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
             "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
-            "operator.wording": ["action_words", "full_name", "phase_words"],
+            "wording": ["action_words", "full_name", "phase_words"],
             "policy.settings": ["PolicySettings"],
             "service": ["RestartService"],
         },

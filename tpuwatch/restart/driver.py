@@ -19,7 +19,7 @@ from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.model import TOUCHED, Action, Lease, Phase, RestartRecord, Target
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
-from tpuwatch.restart.operator.headline import DOWN
+from tpuwatch.restart.wording import DOWN
 from tpuwatch.restart.workflow import commands, workflow
 from tpuwatch.restart.workflow.types import ApiCall, PresentEvidence
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, counted, ended, printable, times
 from tpuwatch.model import Blocked, Phase
-from tpuwatch.restart.call import Call
-from tpuwatch.restart.operator.wording import own_command
+from tpuwatch.restart.operator_message import OperatorMessage
 from tpuwatch.restart.webhook import slack
+from tpuwatch.restart.wording import own_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -72,7 +72,7 @@ class Notifier:
         begun: bool = False,
     ) -> None:
         """The decision on a node that was `judged`, and has the `record`. `begun`: it is being done."""
-        call = Call(target, judged, record, self._config)
+        message = OperatorMessage(target, judged, record, self._config)
         if begun or self._keys.get(label) != decision.key:
             self._keys[label] = decision.key
             if decision.blocked is not None:
@@ -82,12 +82,12 @@ class Notifier:
                 self._lines += 1
                 if self._lines <= MAX_LINES or begun:
                     level = logging.WARNING if begun or decision.needs_operator else logging.INFO
-                    text = _text(decision.sentence, call, decision) if decision.needs_operator else decision.sentence
+                    text = _text(decision.sentence, message, decision) if decision.needs_operator else decision.sentence
                     _log.log(level, "%s: %s", label, printable(text))
         if decision.needs_operator:
             key = decision.blocked if decision.blocked in _OF_ALL else (label, decision.key)
             wanted, blocked = decision.wanted, decision.blocked
-            self._send_once(key, "person_needed", decision.sentence, call, decision, wanted=wanted, blocked=blocked)
+            self._send_once(key, "person_needed", decision.sentence, message, decision, wanted=wanted, blocked=blocked)
 
     def end_turn(self, labels: set[str]) -> None:
         """Forget the decisions on all nodes but these candidates."""
@@ -131,26 +131,26 @@ class Notifier:
         sentence = f"{sentence} {record.note}".rstrip()
         _log.log(logging.INFO if well else logging.WARNING, "%s", printable(sentence))
         if (event := _EVENTS.get(record.phase)) is not None:
-            call = Call(record.target, judged, record, self._config)
+            message = OperatorMessage(record.target, judged, record, self._config)
             key = ("over", record.target, record.requested)
-            self._send_once(key, event, sentence, call, phase=record.phase)
+            self._send_once(key, event, sentence, message, phase=record.phase)
 
     def notify_note(self, record: RestartRecord, judged: JudgedNode | None = None) -> None:
         """A restart under way has a note for operators, such as a start that is refused again and again."""
         key = ("note", record.target, record.requested, record.phase)
-        call, tries = Call(record.target, judged, record, self._config), record.tries
+        message, tries = OperatorMessage(record.target, judged, record, self._config), record.tries
         if not (record.open and record.note):
             return
-        if self._send_once(key, "restart_hindered", record.note, call, phase=record.phase, tries=tries):
+        if self._send_once(key, "restart_hindered", record.note, message, phase=record.phase, tries=tries):
             _log.warning("%s", printable(record.note))
 
     def notify_unrecorded(self, progress: Progress, judged: JudgedNode | None = None) -> None:
         """A restart under way cannot be recorded. Its driver has logged it."""
         record = progress.record
-        call = Call(record.target, judged, record, self._config)
+        message = OperatorMessage(record.target, judged, record, self._config)
         key = ("unrecorded", record.target, record.requested)
         event, phase, reason = "restart_unrecorded", record.phase, progress.unrecorded
-        if self._send_once(key, event, progress.alarm, call, phase=phase, reason=reason):
+        if self._send_once(key, event, progress.alarm, message, phase=phase, reason=reason):
             self._audit.note_record(record, "unrecorded", f"{progress.alarm} {progress.unrecorded}")
 
     def notify_breaker_opened(self, why: str) -> None:
@@ -166,13 +166,15 @@ class Notifier:
         key: Hashable,
         event: str,
         sentence: str,
-        call: Call,
+        message: OperatorMessage,
         decision: RestartDecision | None = None,
         **more: object,
     ) -> bool:
-        if not self._is_due(("call", key) if not isinstance(key, Blocked) else key, SEND_AGAIN_SECONDS):
+        if not self._is_due(("message", key) if not isinstance(key, Blocked) else key, SEND_AGAIN_SECONDS):
             return False
-        self._send(event, call.target, sentence, _text(sentence, call, decision), **call.document(decision), **more)
+        self._send(
+            event, message.target, sentence, _text(sentence, message, decision), **message.document(decision), **more
+        )
         return True
 
     def _send(self, event: str, target: Target | None, sentence: str, text: str, **more: object) -> None:
@@ -203,9 +205,9 @@ class Notifier:
         return True
 
 
-def _text(sentence: str, call: Call, decision: RestartDecision | None) -> str:
+def _text(sentence: str, message: OperatorMessage, decision: RestartDecision | None) -> str:
     """A sentence with all that a person needs to begin: how the node is, since when, and what to run."""
-    shown, judged = call.document(decision), call.judged
+    shown, judged = message.document(decision), message.judged
     parts = [ended(sentence)]
     if judged is not None and judged.judgement.summary not in sentence:
         parts.append(ended(judged.judgement.summary))
@@ -213,8 +215,8 @@ def _text(sentence: str, call: Call, decision: RestartDecision | None) -> str:
     since = f" It is {shown['verdict'].value} since {shown['since']}." if judged is not None and shown["since"] else ""
     if known:
         parts.append(f"The cloud says {' and '.join(known)}.{since}")
-    if call.record is not None and call.record.tries and call.record.failure not in sentence:
-        parts.append(f"Tried {counted(call.record.tries, 'time')}: {ended(call.record.failure)}")
+    if message.record is not None and message.record.tries and message.record.failure not in sentence:
+        parts.append(f"Tried {counted(message.record.tries, 'time')}: {ended(message.record.failure)}")
     if not any(step in sentence for step in shown["do"]):
         parts.append(f"To do: {shown['do'][0]}")
     return " ".join(parts)

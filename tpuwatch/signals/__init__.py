@@ -1,4 +1,9 @@
-"""The signals: what is known of a node, and the loops that ask each of its sources."""
+"""The signals: what is known of a node, and the loops that ask each of its sources.
+
+In: the cloud, the runtime, the host, the metadata server, peers.
+Out: one snapshot with the latest answer of each.
+Never: judges, or lets one source delay another.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Asks each source of a signal in a loop of its own, and posts the answers to the snapshot.
+"""The signals service: it asks each source, and posts the answers to the snapshot.
 
-A SignalsService is made for one configuration. When that changes it is stopped and replaced.
+Turns: the sources of signals, each in a loop of its own.
+Every: interval of its source, longer after faults, and never sooner than the source asked for.
+Owns: for one configuration: the sources with their connections, and the snapshot.
+Never: judges a node, or lets one source that hangs delay another.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import TpuwatchError, format_size, listed
 from tpuwatch.model import SIZE
-from tpuwatch.sim.host.machine import JOB_NEED, JOB_SCRIPT, SimulatedMachine, wait_for
+from tpuwatch.sim.machine import JOB_NEED, JOB_SCRIPT, SimulatedMachine, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

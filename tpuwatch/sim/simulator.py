@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tpuwatch.core import Clock
-    from tpuwatch.sim.cloud.world import SimNode
+    from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.directory import SimulatorDirectory
     from tpuwatch.sim.scenario.file import Scenario
 

@@ -101,7 +101,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates
 def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
     """Rows for INSERT_EVENT, numbered from `first_id`.
 
-    This runs for every event of a storm. sqlite3 binds str, int, float and bytearray directly but searches for an
+    This runs for every event of a flood. sqlite3 binds str, int, float and bytearray directly but searches for an
     adapter for None, bool, bytes and enums: hence the conversions.
     """
     return [

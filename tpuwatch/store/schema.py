@@ -86,7 +86,7 @@ VERSION = len(MIGRATIONS)
 _BUSY_SECONDS = 5.0  # waiting for the lock of another program (a shell, a backup): our readers never block the writer
 _CACHE_KIB = 4096  # bounds the memory whatever the size of the file
 _CHECKPOINT_PAGES = (
-    4000  # 16 MiB: a page that many commits change is copied once, which saves most of the cost of a storm
+    4000  # 16 MiB: a page that many commits change is copied once, which saves most of the cost of many events
 )
 
 

@@ -1,4 +1,9 @@
-"""`tpuwatch support`: one file with what is needed to help, and without what is nobody's business."""
+"""`tpuwatch support`: one file with what is needed to help.
+
+In: the configuration, the daemon's answers, the store, the logs.
+Out: an archive without secrets.
+Never: sends it anywhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What commands print for people."""
+"""What commands print for people.
+
+In: plain data, and JSON documents of daemons.
+Out: lines for a terminal of any width, or a pipe.
+Never: computes a fact that another view would have to compute again.
+"""
 
 from __future__ import annotations
 

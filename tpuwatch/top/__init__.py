@@ -1,4 +1,9 @@
-"""`tpuwatch top`: daemons that are asked again and again, and what they say on a whole screen."""
+"""`tpuwatch top`: daemons that are asked again and again, and what they say on a whole screen.
+
+In: addresses of daemons, and keys.
+Out: a screen.
+Never: changes a daemon or a node.
+"""
 
 from __future__ import annotations
 

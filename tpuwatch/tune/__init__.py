@@ -1,4 +1,9 @@
-"""Tuning: the TPU_* variables of the next launch, decided from what the last ones showed."""
+"""Tuning: the TPU_* variables of the next launch, decided from what the last ones showed.
+
+In: launches, the host and the bounds of the configuration.
+Out: a plan on disk, and the environment of the next launch.
+Never: changes a launch that runs, or a variable that the operator has set.
+"""
 
 from __future__ import annotations
 

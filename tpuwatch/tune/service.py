@@ -1,8 +1,9 @@
-"""The tuning side of the daemon: a loop that decides the next launch of each workload, after each of its launches.
+"""The tuning service: it decides the next launch of each workload, after each of its launches.
 
-A `TuneService` is made for one configuration; when that changes another one replaces it, which decides all again. It
-takes the records of `tpuwatch exec` out of the drop box and passes them to the log service; their files are removed
-once that is in the store. Slow disks delay nothing but this loop.
+Turns: the records of `tpuwatch exec` in the drop box, and the workloads whose launches have changed.
+Every: 3 s, and when a launch has changed.
+Owns: for one configuration: the planner, the workloads that are due, and the drop box.
+Never: changes a launch that runs, or removes a record that is not in the store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The read-only HTTP server: metrics, health, the JSON API, the status page."""
+"""The HTTP server: metrics, health, the JSON API, the status page.
+
+In: GET requests, and the view of the daemon.
+Out: documents, with secrets taken out.
+Never: changes anything.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "catch-up": catch_up.healthy,
-    "storm": catch_up.storm,
+    "flood": catch_up.flood,
     "kinds": kinds.kinds,
     "follow": follow.slow,
     "follow-fast": follow.fast,
@@ -39,7 +39,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
 }
 
 # Their ratios are of seconds of the processor in the same run, the best of three, and hold in small too.
-GUARDED = ("catch-up", "storm", "kinds")
+GUARDED = ("catch-up", "flood", "kinds")
 
 
 def main() -> int:

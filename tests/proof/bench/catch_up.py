@@ -1,4 +1,4 @@
-"""Catching up with a log of libtpu that is already there: healthy, against counting its newlines, and a storm."""
+"""Catching up with a log of libtpu that is already there: healthy, against counting its newlines, and a flood."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.proof.bench.figures import Bench
 
 NEWLINES = 25.0  # per cent of the speed at which Python counts newlines
-STORM = 4.0  # times as fast as mtail
+FLOOD = 4.0  # times as fast as mtail
 RULES = 1.5  # times as long with 300 rules as with 20
 _FAILED = "".join(itertools.islice(generate.healthy(), 2)) + generate.failure(1, 9.0)  # a launch, and what failed
 
@@ -38,10 +38,10 @@ def healthy(bench: Bench) -> Iterator[Figure]:
     yield Figure("healthy log: time with 300 rules to time with 20", times[1] / times[0], "x", at_most=RULES)
 
 
-def storm(bench: Bench) -> Iterator[Figure]:
+def flood(bench: Bench) -> Iterator[Figure]:
     """A log with an event in every line, no two alike."""
-    log = bench.directory("storm") / generate.NAME
-    size = generate.write(log, bench.scale.storm, generate.failures())
+    log = bench.directory("flood") / generate.NAME
+    size = generate.write(log, bench.scale.flood, generate.failures())
     readers = Readers(bench.scratch)
     ways = _ways(log, readers, _FAILED)
     for way, seconds in ways.items():
@@ -53,7 +53,7 @@ def storm(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"a failure in each line: mtail with {rules.FEW} patterns", peer, "MB/s")
         for way, seconds in ways.items():
             speed = size / seconds / 1e6
-            yield Figure(f"a failure in each line: {way} to mtail", speed / peer, "x", at_least=STORM)
+            yield Figure(f"a failure in each line: {way} to mtail", speed / peer, "x", at_least=FLOOD)
 
 
 def _to_newlines(name: str, log: Path, readers: Readers, said: str = "") -> Iterator[Figure]:

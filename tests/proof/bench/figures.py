@@ -54,7 +54,7 @@ class Scale:
     output: int = 1 << 30  # of a command under `tpuwatch exec`
     peer_log: int = 2 << 20  # the part of it that mtail is given
     kind_log: int = 32 << 20  # of each kind; four times it as well
-    storm: int = 32 << 20
+    flood: int = 32 << 20
     slow_seconds: float = 20.0  # followed at 50 lines a second
     fast_seconds: float = 10.0  # followed at 50,000 lines a second
     idle_seconds: float = 60.0
@@ -79,7 +79,7 @@ SMOKE = Scale(
     output=4 << 20,
     peer_log=256 << 10,
     kind_log=4 << 20,
-    storm=4 << 20,
+    flood=4 << 20,
     slow_seconds=1.0,
     fast_seconds=0.5,
     idle_seconds=1.0,

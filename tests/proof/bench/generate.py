@@ -1,4 +1,4 @@
-"""Logs to measure with, the same bytes on every run: libtpu's real mix of lines, and storms of failures.
+"""Logs to measure with, the same bytes on every run: libtpu's real mix of lines, and floods of failures.
 
 The mix is that of a process which compiles one program after another: each compilation leaves some forty lines of the
 same form, some of them without a header, and now and then a warning. Names and numbers are made up.

@@ -20,11 +20,13 @@ from tests.standins.storage import StorageServer
 from tpuwatch.config import Config
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
-from tpuwatch.model.signals import Answer, CloudNode, Problem, Snapshot
-from tpuwatch.model.verdict import JudgedNode
+from tpuwatch.model.signals import CloudNode, Snapshot
 from tpuwatch.restart.service import TURN_SECONDS, RestartService
-from tpuwatch.sim.cloud.world import SimNode, Timing, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -186,7 +186,7 @@ class Service:
 
     def launch(self, name: str) -> None:
         """Let a process of root write libtpu's logs, which nobody else may read."""
-        command = f"{PYTHON} -m tpuwatch.sim.scenario.launch {name} --logs {LOGS} --pace 0"
+        command = f"{PYTHON} -m tpuwatch.sim.host.launch {name} --logs {LOGS} --pace 0"
         self.machine.run("sh", "-c", f"umask 077; {command} >/dev/null 2>&1 || true")
 
     def sandboxed(self, program: str) -> Any:

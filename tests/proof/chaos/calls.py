@@ -28,7 +28,8 @@ from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.workflow.types import ApiCall, PhaseLimits, PresentEvidence, Within
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.world import SimNode, Timing, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from tpuwatch.model.signals import CloudNode, Signal
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Source, Verdict
+from tpuwatch.model.answers import Signal
+from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.signals import CloudNode
+from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Source, Verdict
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python

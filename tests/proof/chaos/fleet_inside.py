@@ -11,9 +11,10 @@ from tests.proof.chaos.fleet_cloud import Ail
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import (
-    Answer,
     Chip,
     CloudNode,
     Holder,
@@ -25,12 +26,10 @@ from tpuwatch.model.signals import (
     Notices,
     Peer,
     PeerVerdict,
-    Problem,
     Runtime,
     RuntimePort,
     Snapshot,
 )
-from tpuwatch.model.verdict import JudgedNode
 from tpuwatch.restart.candidates import Candidates
 from tpuwatch.restart.ledger.reading import read_ledger
 from tpuwatch.restart.policy import budgets

@@ -15,10 +15,12 @@ from tests.proof.chaos.fleet_inside import HEALTH, POLL_SECONDS, cloud_node
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.health.judge import following, judge_node
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.restart import TOUCHED
-from tpuwatch.model.signals import Answer, CloudNode, Evidence, Problem, Snapshot
-from tpuwatch.model.verdict import Action, JudgedNode
+from tpuwatch.model.signals import CloudNode, Evidence, Snapshot
+from tpuwatch.model.verdict import Action
 from tpuwatch.restart.audit import Audit
 from tpuwatch.restart.candidates import Candidates
 from tpuwatch.restart.driver import Driver

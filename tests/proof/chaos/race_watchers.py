@@ -18,8 +18,9 @@ from typing import Any, Final
 from tests.proof.chaos.common import CallClock, FastTime, judged
 from tpuwatch.config import Config
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Answer, CloudNode, Identity, Known, Problem, Snapshot
-from tpuwatch.model.verdict import JudgedNode
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.signals import CloudNode, Identity, Known, Snapshot
 from tpuwatch.restart.service import RestartService
 from tpuwatch.signals.cloud import CloudSignal
 

@@ -24,7 +24,8 @@ from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.policy import budgets
-from tpuwatch.sim.cloud.world import SimNode, Timing, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing, World
 
 SPEED: Final = 10.0
 PROCESSES: Final = 5

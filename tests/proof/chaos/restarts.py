@@ -29,7 +29,8 @@ from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.world import SimNode, Timing, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

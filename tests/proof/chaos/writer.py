@@ -40,7 +40,7 @@ _NOISE = (
     "\x1b[31mred\x1b[0m",
 )
 _NUMBERED = "CHAOS-RECORD {number} and no more"
-_STORM_SIZES = (10, 40, 200, 1000)
+_FLOOD_SIZES = (10, 40, 200, 1000)
 # The files of jobs, each written by one of its kind: prints, records of libtpu's, lines of JSON, Docker's json-file.
 PRINTED, FRAMED, JSON_LINES, DOCKER = OUTPUTS = ("stdout", "stderr", "steps", "container")
 _COPY_BYTES = 256  # that must have been read of a file for its copy to be known as one
@@ -157,8 +157,8 @@ class Writer:
         """Do one thing."""
         weights = {
             self._write_record: 40,
-            self._write_storm: 3,
-            self._write_printed_storm: 4,
+            self._write_flood: 3,
+            self._write_printed_flood: 4,
             self._write_line: 20,
             self._write_some: 60,
             self._rotate: 2,
@@ -205,22 +205,22 @@ class Writer:
         if self._random.random() < 0.2:
             self._jobs[FRAMED].pending += text.encode()
 
-    def _write_storm(self) -> None:
+    def _write_flood(self) -> None:
         """Many records that differ in digits alone, in up to four files and, now and then, in a job's output."""
         process = self._random.choice(self._processes)
         severity, printed = self._random.choice(process.severities), self._random.random() < 0.3
-        for _ in range(self._random.choice(_STORM_SIZES)):
+        for _ in range(self._random.choice(_FLOOD_SIZES)):
             self.events += 1
             text = self._header(severity) + _NUMBERED.format(number=self.events) + "\n"
             process.record(severity, text)
             if printed:
                 self._jobs[FRAMED].pending += text.encode()
 
-    def _write_printed_storm(self) -> None:
+    def _write_printed_flood(self) -> None:
         """Many lines that differ in digits alone and are no records of libtpu's; of several ranks, now and then."""
         name = self._random.choice((PRINTED, JSON_LINES, DOCKER))
         ranks = self._random.choice((1, 1, 4))
-        for number in range(self._random.choice(_STORM_SIZES)):
+        for number in range(self._random.choice(_FLOOD_SIZES)):
             self.events += 1
             self._jobs[name].pending += self._printed(name, self.events, number % ranks, ranks).encode()
 

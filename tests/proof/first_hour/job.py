@@ -15,8 +15,8 @@ from tpuwatch.core import SystemClock
 from tpuwatch.sim.host.filesystem import on_machine
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
+from tpuwatch.sim.host.launch import PADDED
 from tpuwatch.sim.host.logwriter import SimulatedProcess
-from tpuwatch.sim.scenario.launch import PADDED
 from tpuwatch.workload import flush, heartbeat
 
 

@@ -15,12 +15,11 @@ from tests.unit.health.test_judge import SITUATIONS
 from tpuwatch.health.judge import following, judge_node
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.rules import cloud as cloud_rules
+from tpuwatch.model.answers import OFF, Answer, Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
-    OFF,
-    Answer,
     Chip,
     CloudNode,
     Evidence,
@@ -35,10 +34,8 @@ from tpuwatch.model.signals import (
     Notices,
     Peer,
     PeerVerdict,
-    Problem,
     Runtime,
     RuntimePort,
-    Signal,
     Symptom,
 )
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Source, Verdict

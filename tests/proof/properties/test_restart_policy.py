@@ -23,8 +23,9 @@ from tests.unit.restart.policy_scenes import (
 )
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Blocked, Breaker, Fleet, Lease, Phase
-from tpuwatch.model.signals import CloudNode, Maintenance, Signal
+from tpuwatch.model.signals import CloudNode, Maintenance
 from tpuwatch.model.verdict import DESTRUCTIVE, Action, Confidence, Judgement, Reason, Source, Verdict
 from tpuwatch.restart.policy.mass_failure import BadCount, BadCounts
 from tpuwatch.restart.policy.policy import decide

@@ -1,4 +1,4 @@
-"""What is remembered of lines by their shape changes no match: on real texts that repeat, and storms of their lines."""
+"""What is remembered of lines by their shape changes no match: on real texts that repeat, and floods of their lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compare(scanner: Scanner, texts: Iterable[bytes], monkeypatch: pytest.Monkey
     return number
 
 
-def storms(number: int) -> Iterator[bytes]:
+def floods(number: int) -> Iterator[bytes]:
     """Lines that hold what rules look for, again and again, with other digits."""
     rng = random.Random(8)
     lines = sorted({line for text in real_texts() for line in text.splitlines() if b"rror" in line or b"TPU" in line})
@@ -63,8 +63,8 @@ def test_in_real_texts(scanner: Scanner, monkeypatch: pytest.MonkeyPatch, one_in
 
 @pytest.mark.long
 @needs_texts
-def test_in_storms_of_their_lines(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compare(scanner, storms(300), monkeypatch, 8) > 1000
+def test_in_floods_of_their_lines(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compare(scanner, floods(300), monkeypatch, 8) > 1000
 
 
 def test_patterns_find_the_same_in_all_examples_with_other_digits() -> None:

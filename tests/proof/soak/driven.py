@@ -16,7 +16,8 @@ import pytest
 import tpuwatch.google
 from tpuwatch.core.loop import LoopGroup
 from tpuwatch.daemon.node_services import NodeServices
-from tpuwatch.model.signals import Answer, Logs
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.signals import Logs
 from tpuwatch.signals import monitoring, notices, runtime
 
 if TYPE_CHECKING:

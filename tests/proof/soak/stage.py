@@ -17,9 +17,10 @@ from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from tpuwatch.model.verdict import Verdict
 from tpuwatch.signals.identity import UNKNOWN_SECONDS
 from tpuwatch.signals.runtime import MAX_PAUSE
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.world import WorkloadPhase
+from tpuwatch.sim.cloud.nodes import WorkloadPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,9 +22,11 @@ from tests.standins.runtime_server import listening
 from tests.standins.simulated import OTHER_ZONE, ZONE
 from tests.unit.daemon.watching import BLACK_HOLE, Watching, problem, verdicts, wake, watched
 from tpuwatch import google
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.signals import Known, Problem, Signal
-from tpuwatch.model.verdict import Action, JudgedNode, Verdict
+from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.signals import Known
+from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.signals import service
 from tpuwatch.signals.kubernetes import TERMINATION
 from tpuwatch.signals.service import FIRST_SECONDS

@@ -5,8 +5,8 @@ import pytest
 from tests.unit.web import samples
 from tpuwatch.config import Config
 from tpuwatch.daemon.targets import scrape_targets
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.signals import CloudNode
-from tpuwatch.model.verdict import JudgedNode
 
 LOCAL, ANY = ("127.0.0.1", 9000), ("0.0.0.0", 9000)  # noqa: S104 # what a daemon may listen on
 

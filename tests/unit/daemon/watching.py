@@ -16,8 +16,8 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.events import Event
-from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.store import EventStore
 

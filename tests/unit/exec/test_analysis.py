@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.exec.analysis import _PUNCHED_BYTES, BLOCK_BYTES, END_BYTES, Reader, read
-from tpuwatch.exec.watcher import Text, WatcherCounters, WatcherJob
+from tpuwatch.exec.watcher_job import Text, WatcherCounters, WatcherJob
 from tpuwatch.model import Cause, Outcome
 
 FAILURE = (

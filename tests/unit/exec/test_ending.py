@@ -11,23 +11,21 @@ import pytest
 
 from tests.unit.tune.recorded import NOW, launch, record
 from tests.unit.whole_text import findings_in, matches_in
-from tpuwatch.exec import ending
-from tpuwatch.exec.ending import (
-    RunResult,
+from tpuwatch.exec import ending, next_launch
+from tpuwatch.exec.ending import conclude, config_trouble
+from tpuwatch.exec.messages import PREFIX
+from tpuwatch.exec.next_launch import (
     await_answer,
-    conclude,
-    config_trouble,
     decide,
     decided_since,
-    findings_to_report,
-    launches_of,
     needs_decision,
     tuning_lines,
     undecided_message,
-    with_oom_finding,
 )
-from tpuwatch.exec.messages import PREFIX
+from tpuwatch.exec.oom_finding import with_oom_finding
 from tpuwatch.exec.preparation import PreparedRun
+from tpuwatch.exec.recording import launches_of
+from tpuwatch.exec.run_result import RunResult, findings_to_report
 from tpuwatch.host.oom import OomKill, OomLimit
 from tpuwatch.launches.exec_records import write_record
 from tpuwatch.logs.parse.scan import Scanner
@@ -226,7 +224,7 @@ def test_a_buffer_without_room_is_answered_with_the_number_that_is_decided(
     def sleep(_: float) -> None:
         write_plan(tmp_path, after)  # the daemon's, a moment later
 
-    monkeypatch.setattr(ending.time, "sleep", sleep)
+    monkeypatch.setattr(next_launch.time, "sleep", sleep)
     monkeypatch.setattr(ending, "decide", lambda *_: after)
     end = RunResult(failed.pid, NOW - 60, NOW - 10, 1, None, found)
     conclude(prepared, end, tmp_path / "c.toml", None)
@@ -243,7 +241,7 @@ def test_a_daemon_that_decides_nothing_is_waited_for_for_a_moment_alone(
     before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))
     prepared = PreparedRun("a1b2c3", "train", {}, LaunchEnvironment({}), before, tmp_path, own=False, notes=())
     slept: list[float] = []
-    monkeypatch.setattr(ending.time, "sleep", slept.append)
-    monkeypatch.setattr(ending.time, "monotonic", lambda: sum(slept))
+    monkeypatch.setattr(next_launch.time, "sleep", slept.append)
+    monkeypatch.setattr(next_launch.time, "monotonic", lambda: sum(slept))
     assert await_answer(prepared, [launch()]) is None
     assert sum(slept) == pytest.approx(4.0, abs=0.11)

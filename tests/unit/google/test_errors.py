@@ -22,7 +22,7 @@ from tests.standins.runtime_server import listening
 from tests.unit.sim.cloud.servers import PARENT, Cloud, cloud_running
 from tpuwatch.google.errors import SCOPE, RequestContext, TokenTimeout, explain
 from tpuwatch.google.monitoring import monitoring_call
-from tpuwatch.model.signals import Problem
+from tpuwatch.model.answers import Problem
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 ASKED = RequestContext(

@@ -12,7 +12,7 @@ import pytest
 from tests.standins.runtime_server import listening
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, metadata_host, metadata_url
-from tpuwatch.model.signals import Problem
+from tpuwatch.model.answers import Problem
 
 OK = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: e1\r\nContent-Length: 5\r\n\r\nvalue"
 Serve = Callable[[socket.socket], None]

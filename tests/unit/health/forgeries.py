@@ -30,20 +30,11 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.health.scenes import GIB, HOUR, MINUTE, NOW, PID, answered, event, holder, launch
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
-from tpuwatch.model.signals import (
-    Answer,
-    Chip,
-    Evidence,
-    Holder,
-    Logs,
-    Monitoring,
-    Problem,
-    Runtime,
-    RuntimePort,
-)
+from tpuwatch.model.signals import Chip, Evidence, Holder, Logs, Monitoring, Runtime, RuntimePort
 from tpuwatch.model.workload import ModelServer, WorkloadKind
 
 Forgery = Callable[[Evidence], Evidence]

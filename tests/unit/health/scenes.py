@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
-    Answer,
     Chip,
     CloudNode,
     Evidence,
@@ -22,7 +22,6 @@ from tpuwatch.model.signals import (
     Monitoring,
     Notices,
     Peer,
-    Problem,
     QueuedResource,
     Runtime,
     RuntimePort,

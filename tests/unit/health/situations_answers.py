@@ -32,9 +32,10 @@ from tests.unit.health.scenes import (
     silent,
     training,
 )
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import Answer, Chip, Evidence, Identity, Known, Problem, Runtime, RuntimePort
+from tpuwatch.model.signals import Chip, Evidence, Identity, Known, Runtime, RuntimePort
 
 NO_LOCAL_SIGNAL = {
     "runtime": silent(Problem.UNREACHABLE),

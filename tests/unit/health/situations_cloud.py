@@ -28,8 +28,9 @@ from tests.unit.health.scenes import (
     symptom,
     training,
 )
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.signals import Answer, CloudNode, Maintenance, Monitoring, Notices, Problem
+from tpuwatch.model.signals import CloudNode, Maintenance, Monitoring, Notices
 
 PREEMPTED = Notices(preempted=True)
 SICK = Monitoring(infra_healthy=False, infra_at=NOW - 3 * MINUTE)

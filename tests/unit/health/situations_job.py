@@ -35,9 +35,10 @@ from tests.unit.health.scenes import (
     symptom,
     training,
 )
+from tpuwatch.model.answers import Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import Chip, Problem, Runtime, RuntimePort
+from tpuwatch.model.signals import Chip, Runtime, RuntimePort
 
 OTHER = 4712
 STARTED = logs(launch(Outcome.STARTING, 20 * MINUTE), alive=(PID,))

@@ -31,10 +31,11 @@ from tests.unit.health.scenes import (
     silent,
     training,
 )
+from tpuwatch.model.answers import Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch, Outcome
-from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.model.signals import Identity, Known
 
 HIDDEN = host(unseen=UNSEEN)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.health.scenes import HOUR, MINUTE, NOW, OFF, Situation, answered, elsewhere, node, silent, symptom
-from tpuwatch.model.signals import Answer, CloudNode, Evidence, Monitoring, Peer, PeerVerdict, Problem, Signal
+from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.signals import CloudNode, Evidence, Monitoring, Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 
 SICK = Monitoring(infra_healthy=False, infra_at=NOW - 3 * MINUTE)
@@ -44,7 +45,7 @@ def beside(cloud: CloudNode | Answer[CloudNode], peer: Peer | Answer[Peer], moni
 
 STUCK = peer_answer(Verdict.NODE_STUCK, Action.RESTART_NODE)
 NEVER = silent(Problem.ABSENT, "http://10.0.0.2:9478 did not answer within 5 s.")
-STORM = replace(fell_silent(), problem=Problem.UNREACHABLE, detail="5 of the 6 nodes are silent at once.")
+ALL_SILENT = replace(fell_silent(), problem=Problem.UNREACHABLE, detail="5 of the 6 nodes are silent at once.")
 FOREIGN = silent(Problem.FOREIGN, "At http://10.0.0.2:9478 the tpuwatch of p/z/other answers.", last=Peer(NOW - 600))
 
 SITUATIONS = (
@@ -109,13 +110,13 @@ SITUATIONS = (
     Situation("peer: never answered, and monitoring confirms", beside(DEAD, NEVER, SICK), "node_stuck manual medium"),
     Situation(
         "peer: many silent at once",
-        beside(DEAD, STORM),
+        beside(DEAD, ALL_SILENT),
         "node_stuck manual",
         missing=("5 of the 6 nodes are silent at once",),
     ),
     Situation(
         "peer: many silent at once, and monitoring confirms",
-        beside(DEAD, STORM, SICK),
+        beside(DEAD, ALL_SILENT, SICK),
         "node_stuck manual",
         missing=("5 of the 6 nodes are silent at once",),
     ),

@@ -30,9 +30,10 @@ from tests.unit.health.scenes import (
     symptom,
     training,
 )
+from tpuwatch.model.answers import Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import Evidence, Holder, Peer, PeerVerdict, Problem
+from tpuwatch.model.signals import Evidence, Holder, Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 from tpuwatch.model.workload import ModelServer, WorkloadKind
 

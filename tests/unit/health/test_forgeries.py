@@ -34,9 +34,11 @@ from tests.unit.health.situations_peer import fell_silent
 from tests.unit.restart.policy_scenes import ALL_ON, situation
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.restart import RestartDecision
-from tpuwatch.model.signals import Answer, CloudNode, Evidence, Identity, Known, Notices, Peer
-from tpuwatch.model.verdict import DESTRUCTIVE, Action, JudgedNode, Judgement, Source
+from tpuwatch.model.signals import CloudNode, Evidence, Identity, Known, Notices, Peer
+from tpuwatch.model.verdict import DESTRUCTIVE, Action, Judgement, Source
 from tpuwatch.model.workload import ModelServer, WorkloadKind
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation

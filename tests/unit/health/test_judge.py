@@ -36,7 +36,8 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.health.judge import SHORT_SILENCE_SECONDS, following, judge_node
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.model.signals import Host, Problem
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Host
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Source, Verdict
 from tpuwatch.signals.host import HostSignal
 

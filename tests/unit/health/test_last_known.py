@@ -33,9 +33,10 @@ from tests.unit.health.test_judge import SITUATIONS, named
 from tpuwatch.health.judge import following, judge_node, keep_last_known
 from tpuwatch.health.last_known import ON_THE_NODE
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import Answer, Evidence, Notices, Peer, Problem, Signal
+from tpuwatch.model.signals import Evidence, Notices, Peer
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Verdict
 
 LIMITS = JudgeLimits()

@@ -22,14 +22,15 @@ from tests.unit.health.scenes import (
     silent,
     training,
 )
-from tests.unit.health.situations_peer import DEAD, NEVER, STORM, beside, peer_answer
+from tests.unit.health.situations_peer import ALL_SILENT, DEAD, NEVER, beside, peer_answer
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, node_action
 from tpuwatch.health.remedies import remedy
+from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.remedies import RemedyStep
-from tpuwatch.model.signals import Answer, Evidence, Peer, Problem, Signal
+from tpuwatch.model.signals import Evidence, Peer
 from tpuwatch.model.verdict import DESTRUCTIVE, STUCK, Action, Confidence, Reason, Source, Verdict
 
 TWO = (Source.RUNTIME, Source.KERNEL)
@@ -110,7 +111,7 @@ def test_everybody_who_could_object_must_have_spoken(action: Action, signal: str
 
 
 @pytest.mark.parametrize(
-    "peer", [NEVER, STORM, peer_answer(Verdict.MAINTENANCE, Action.CHECKPOINT), peer_answer(Verdict.IDLE)]
+    "peer", [NEVER, ALL_SILENT, peer_answer(Verdict.MAINTENANCE, Action.CHECKPOINT), peer_answer(Verdict.IDLE)]
 )
 def test_nothing_interrupts_a_node_whose_own_daemon_objects_or_may(peer: Answer[Peer]) -> None:
     sure = proposed(Action.RESTART_NODE, Source.CLOUD, Source.NETWORK, verdict=Verdict.NODE_STUCK)

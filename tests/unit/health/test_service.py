@@ -16,7 +16,8 @@ from tpuwatch.core.errors import StoreError
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.service import MAX_CHANGES, MAX_CHANGES_SECONDS, OTHERS_SECONDS, JudgeService
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Answer, CloudNode, Identity, Known, Snapshot
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.signals import CloudNode, Identity, Known, Snapshot
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.store import EventStore
 
@@ -222,7 +223,7 @@ def test_what_the_store_does_not_take_is_offered_again(bench: Bench, caplog: pyt
     assert len(stored_verdicts(bench.store)) == 1
 
 
-def test_a_storm_of_changes_is_logged_in_short(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_of_changes_is_logged_in_short(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.cloud(**{f"n{number}": "STOPPED" for number in range(100)})
     bench.turn()
     assert caplog.text.count(" is stopped ") == 20

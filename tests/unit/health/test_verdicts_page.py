@@ -9,7 +9,7 @@ import pytest
 
 from tests.paths import ROOT
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.model.signals import Signal
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 
 PAGE = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")

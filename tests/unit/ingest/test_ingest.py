@@ -129,7 +129,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine.store.close()
 
 
-def storm(first: int, count: int = 300) -> str:
+def flood(first: int, count: int = 300) -> str:
     """More than fits into what is left of a full store."""
     return "".join(line(number).replace("\n", " " + "x" * 1000 + "\n") for number in range(first, first + count))
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_stored_is_kept_and_committed_later(machine: Machine) -> 
     machine.write(line(1))
     machine.turns()
     make_room = machine.fill_disk()
-    machine.write(storm(2))
+    machine.write(flood(2))
     sentence = machine.turns(1)
     assert sentence.startswith("Reading waits until what was read can be stored: cannot write the store")
     assert machine.ingest.blocked
@@ -223,7 +223,7 @@ def test_offsets_alone_are_kept_too(machine: Machine) -> None:
 def test_what_was_not_stored_is_read_again_after(machine: Machine, how: str) -> None:
     machine.turns()
     make_room = machine.fill_disk()
-    machine.write(storm(1))
+    machine.write(flood(1))
     machine.turns()
     assert machine.ingest.blocked
     if how == "a crash":

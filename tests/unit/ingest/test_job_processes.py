@@ -17,9 +17,10 @@ from tpuwatch.ingest.service import LogService
 from tpuwatch.launches.tracker import Origin
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Event
-from tpuwatch.model.signals import Answer, Holder, Host
+from tpuwatch.model.signals import Holder, Host
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def counted(machine: Machine) -> int:
 
 
 @pytest.fixture
-def storm(tmp_path: Path) -> Iterator[Machine]:
+def flood(tmp_path: Path) -> Iterator[Machine]:
     """A machine with the rules of programs, which has begun to read."""
     machine = Machine(tmp_path)
     machine.scanner = Scanner(for_programs(load_catalogue()))
@@ -51,112 +51,112 @@ def storm(tmp_path: Path) -> Iterator[Machine]:
     machine.store.close()
 
 
-def test_a_storm_is_a_few_events_with_their_number_and_times(storm: Machine) -> None:
-    storm.write(HEADER + records(0, NUMBER))
-    storm.turns()
-    events = storm.store.events()
-    assert counted(storm) == NUMBER
+def test_a_flood_is_a_few_events_with_their_number_and_times(flood: Machine) -> None:
+    flood.write(HEADER + records(0, NUMBER))
+    flood.turns()
+    events = flood.store.events()
+    assert counted(flood) == NUMBER
     assert len(events) < 2 * OFTEN
     last = max(events, key=lambda event: event.repeats)
     assert last.repeats > 80
     assert last.since is not None
     assert last.time is not None
     assert last.since < last.time
-    assert storm.metric(EVENTS) == NUMBER
-    assert sum(1 + event.repeats for event in storm.new_events) == NUMBER
+    assert flood.metric(EVENTS) == NUMBER
+    assert sum(1 + event.repeats for event in flood.new_events) == NUMBER
 
 
-def test_an_event_tells_what_its_repeats_state(storm: Machine) -> None:
+def test_an_event_tells_what_its_repeats_state(flood: Machine) -> None:
     """Of the tasks that are lost the last is the event."""
     tasks = [number % 3 + 3 for number in range(60)]
-    storm.write(
+    flood.write(
         HEADER
         + "".join(
             f"E0921 14:13:20.{number:06d} 4711 a.cc:10] /job:jax_worker/replica:0/task:{task} heartbeat timeout\n"
             for number, task in enumerate(tasks)
         )
     )
-    storm.turns()
-    event = max(storm.store.events(), key=lambda one: one.repeats)
+    flood.turns()
+    event = max(flood.store.events(), key=lambda one: one.repeats)
     names = [f"/job:jax_worker/replica:0/task:{task}" for task in (3, 4, 5)]
     assert event.repeats > 30
     assert event.spread == {"hosts": names}
-    assert next(one for one in storm.new_events if one.key == event.key).spread == event.spread
-    rule = next(rule for rule in storm.scanner.catalogue.rules if rule.id == event.rule)
+    assert next(one for one in flood.new_events if one.key == event.key).spread == event.spread
+    rule = next(rule for rule in flood.scanner.catalogue.rules if rule.id == event.rule)
     shown = f"{names[0]}, {names[1]} and {names[2]}"
     assert shown in rule.describe({**event.details, **event.spread})
     (finding,) = fold([RecognisedRecord(rule, event, event.details)])
     assert shown in finding.summary
 
 
-def test_what_was_counted_before_is_not_stated_again(storm: Machine) -> None:
+def test_what_was_counted_before_is_not_stated_again(flood: Machine) -> None:
     text = HEADER + records(0, 60)
-    storm.write(text)
-    storm.turns()
-    before = storm.store.events()
-    storm.write(text + records(60, 90), name("ERROR"))
-    storm.turns()
-    assert counted(storm) == 90
-    assert [one.spread for one in storm.store.events()][: len(before)] == [one.spread for one in before]
-    (more,) = (one for one in storm.store.events() if one.repeats and one.file.endswith(name("ERROR")))
+    flood.write(text)
+    flood.turns()
+    before = flood.store.events()
+    flood.write(text + records(60, 90), name("ERROR"))
+    flood.turns()
+    assert counted(flood) == 90
+    assert [one.spread for one in flood.store.events()][: len(before)] == [one.spread for one in before]
+    (more,) = (one for one in flood.store.events() if one.repeats and one.file.endswith(name("ERROR")))
     assert more.repeats < 30
     assert more.spread["requested_bytes"] == [int(1.21 * 2**30), int(9.21 * 2**30)]
 
 
-def test_copies_in_other_files_count_once_however_they_are_cut(storm: Machine) -> None:
+def test_copies_in_other_files_count_once_however_they_are_cut(flood: Machine) -> None:
     rng = random.Random(3)
     text, severities = (HEADER + records(0, NUMBER)), ("INFO", "WARNING", "ERROR")
     written = dict.fromkeys(severities, 0)
     while any(at < len(text) for at in written.values()):
         severity = rng.choice(severities)
         step = rng.choice([10, 700, 5000])
-        storm.write(text[written[severity] : written[severity] + step], name(severity))
+        flood.write(text[written[severity] : written[severity] + step], name(severity))
         written[severity] = min(len(text), written[severity] + step)
         if rng.random() < 0.3:
-            storm.turns(1)
+            flood.turns(1)
         if rng.random() < 0.05:
-            restart(storm)
-    storm.turns()
-    assert counted(storm) == NUMBER
-    assert storm.store.totals()["events", CAUSE] == NUMBER
+            restart(flood)
+    flood.turns()
+    assert counted(flood) == NUMBER
+    assert flood.store.totals()["events", CAUSE] == NUMBER
 
 
-def test_what_could_not_be_stored_counts_once_later(storm: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_stored_counts_once_later(flood: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     insert = EventStore._insert_repeats
 
     def fail(*_: object) -> tuple[list[bytes], dict[str, list[object]]]:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(EventStore, "_insert_repeats", fail)
-    storm.write(HEADER + records(0, NUMBER))
-    storm.turns()
-    assert counted(storm) == 0
+    flood.write(HEADER + records(0, NUMBER))
+    flood.turns()
+    assert counted(flood) == 0
     monkeypatch.setattr(EventStore, "_insert_repeats", insert)
-    storm.turns()
-    assert counted(storm) == NUMBER
-    assert storm.metric(EVENTS) == NUMBER
+    flood.turns()
+    assert counted(flood) == NUMBER
+    assert flood.metric(EVENTS) == NUMBER
 
 
-def test_repeats_are_removed_with_their_event_and_not_before(storm: Machine) -> None:
-    storm.write(HEADER + records(0, NUMBER))
-    storm.turns()
-    while storm.store.prune(1e9, 1 << 40):
+def test_repeats_are_removed_with_their_event_and_not_before(flood: Machine) -> None:
+    flood.write(HEADER + records(0, NUMBER))
+    flood.turns()
+    while flood.store.prune(1e9, 1 << 40):
         pass
-    assert counted(storm) == NUMBER
-    while storm.store.prune(-1.0, 1 << 40):
+    assert counted(flood) == NUMBER
+    while flood.store.prune(-1.0, 1 << 40):
         pass
-    assert counted(storm) == 0
-    assert storm.store._connection.execute("SELECT count(*) FROM repeats").fetchone() == (0,)
+    assert counted(flood) == 0
+    assert flood.store._connection.execute("SELECT count(*) FROM repeats").fetchone() == (0,)
 
 
-def test_what_a_program_prints_of_a_record_in_a_storm_is_no_other_failure(storm: Machine) -> None:
-    storm.write(HEADER + records(0, NUMBER))
-    storm.turns(1)
+def test_what_a_program_prints_of_a_record_in_a_flood_is_no_other_failure(flood: Machine) -> None:
+    flood.write(HEADER + records(0, NUMBER))
+    flood.turns(1)
     asked = (NUMBER - 5) % 9 + 1
     printed = f"RESOURCE_EXHAUSTED: Attempting to allocate {asked}.21G. That was not possible."
-    (storm.jobs / "a.log").write_text(f"{printed} There are 0.{(NUMBER - 5) % 8}G free.; (0x0x0_HBM0)\n")
-    storm.turns()
-    assert counted(storm) == NUMBER
+    (flood.jobs / "a.log").write_text(f"{printed} There are 0.{(NUMBER - 5) % 8}G free.; (0x0x0_HBM0)\n")
+    flood.turns()
+    assert counted(flood) == NUMBER
 
 
 def restart(machine: Machine) -> None:

@@ -26,8 +26,9 @@ from tpuwatch.logs.tail import follow
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.logs.tail.follow import Loss
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.signals import Answer, Host, Logs, Problem
+from tpuwatch.model.signals import Host, Logs
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:

@@ -13,12 +13,15 @@ from tpuwatch.config.schema import MonitoringConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.monitoring import MonitoringConnection
 from tpuwatch.metrics.cloud_monitoring import BATCH, PREFIX, CloudMonitoringExport, Sample, samples
-from tpuwatch.model.signals import Answer, Chip, Host, Identity, Known, Problem, Runtime, RuntimePort, Snapshot
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Verdict
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.signals import Chip, Host, Identity, Known, Runtime, RuntimePort, Snapshot
+from tpuwatch.model.verdict import Action, Confidence, Judgement, Verdict
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.world import World
 
 SECONDS = 60.0
 IDENTITY = Identity(project=Known(PROJECT, "metadata"), zone=Known(ZONE, "metadata"), worker=Known("3", "metadata"))

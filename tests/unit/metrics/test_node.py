@@ -24,7 +24,7 @@ from tpuwatch.restart import cloud_api
 from tpuwatch.signals import monitoring
 
 if TYPE_CHECKING:
-    from tpuwatch.model.verdict import JudgedNode
+    from tpuwatch.model.judged_node import JudgedNode
 
 
 def new() -> Metrics:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from tests.unit.metrics.test_registry import new, samples
-from tpuwatch.model.signals import Answer, Peer, Problem
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.signals import Peer
 
 
 def test_each_peer_is_up_or_not_and_they_are_counted_by_how_they_are() -> None:

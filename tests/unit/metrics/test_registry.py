@@ -18,10 +18,11 @@ from tests.unit.restart import records
 from tests.unit.web import samples as given
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Phase
-from tpuwatch.model.signals import Answer, Peer, Problem, QueuedResource, Signal
+from tpuwatch.model.signals import Peer, QueuedResource
 from tpuwatch.model.verdict import Unseen, Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"

@@ -8,15 +8,17 @@ import pytest
 
 from tests.unit.restart import records
 from tests.unit.web import samples
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import EXEC, Event, Finding
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Breaker, Phase, Target
-from tpuwatch.model.signals import Host, Problem, Signal
+from tpuwatch.model.signals import Host
 from tpuwatch.model.status import DaemonStatus, RestartsStatus, SignalStatus
-from tpuwatch.model.verdict import JudgedNode, Unseen, Verdict
+from tpuwatch.model.verdict import Unseen, Verdict
 
 NOW = samples.NOW
 

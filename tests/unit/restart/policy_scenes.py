@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Attempt, Fleet, Phase, RestartRecord, Target
-from tpuwatch.model.signals import CloudNode, Signal
+from tpuwatch.model.signals import CloudNode
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Source, Verdict
 from tpuwatch.restart.policy.budgets import LedgerView
 from tpuwatch.restart.policy.mass_failure import BadCount, BadCounts

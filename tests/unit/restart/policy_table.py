@@ -25,8 +25,9 @@ from tests.unit.restart.policy_scenes import (
     seen,
     situation,
 )
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Blocked, Breaker, Claim, Fleet, Lease, Phase, RestartRecord
-from tpuwatch.model.signals import Maintenance, Signal
+from tpuwatch.model.signals import Maintenance
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.restart.policy.mass_failure import BadCounts
 from tpuwatch.restart.policy.settings import PolicySettings

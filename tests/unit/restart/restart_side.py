@@ -19,11 +19,14 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.restart import Fleet, Lease, Phase, RestartRecord, Target
-from tpuwatch.model.signals import Answer, CloudNode, Host, Identity, Known, Notices, Peer, Problem, Signal, Snapshot
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Verdict
-from tpuwatch.restart import runner
+from tpuwatch.model.signals import CloudNode, Host, Identity, Known, Notices, Peer, Snapshot
+from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Verdict
+from tpuwatch.restart import service
+from tpuwatch.restart.driver_maker import DriverMaker
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.owner import ThisMachine
 from tpuwatch.restart.service import RestartService
@@ -140,13 +143,13 @@ class Side:
 
     def watch(self, **restart: Any) -> RestartService:
         """One by such a [restart]; its turns are done by the test."""
-        self.patch.setattr(runner, "open_ledger", lambda *_, **__: self.ledger)
+        self.patch.setattr(service, "open_ledger", lambda *_, **__: self.ledger)
         side = self
 
         def driver(_: object, of: Target, action: Action, *_more: object) -> Driver:
             return Driver(side, of, action, Lease("vm/boot/1/2/x", 60.0))
 
-        self.patch.setattr(runner.RestartRunner, "_driver", driver)
+        self.patch.setattr(DriverMaker, "make", driver)
         given = {**ACT, **restart}
         config = Config.model_validate(
             {"restart": given, "state": {"dir": self.root}, "health": {"boot_grace_seconds": 0.0}}
@@ -231,13 +234,13 @@ class Machine(ThisMachine):
 def turned(watch: RestartService) -> None:
     """One turn, and all drivers to their end."""
     watch.turn()
-    assert watch._runner.drivers.join(30)
+    assert watch._drivers.join(30)
 
 
 def finished(side: Side, watch: RestartService) -> RestartRecord:
     """The record, once its driver has ended it and that was reported to the service."""
     wait_for(lambda: not side.ledger.record().open, "the driver's end")
-    assert watch._runner.drivers.join(30)
+    assert watch._drivers.join(30)
     watch.turn()
     return side.ledger.record()
 

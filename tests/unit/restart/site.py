@@ -16,7 +16,8 @@ from tpuwatch.restart.driver import Driver, NodeApi, Progress
 from tpuwatch.restart.ledger.base import Ledger
 from tpuwatch.restart.ledger.owner import Owner, ThisMachine
 from tpuwatch.restart.workflow.types import PhaseLimits, PresentEvidence, Within
-from tpuwatch.sim.cloud.world import SimNode, Timing
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import Timing
 
 LIMITS = PhaseLimits(
     stop_seconds=120,

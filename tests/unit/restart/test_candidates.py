@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.restart.restart_side import NOW, Side, cloud, turned
-from tpuwatch.model.signals import HERE, Problem, Signal
+from tpuwatch.model.answers import Problem, Signal
+from tpuwatch.model.signals import HERE
 from tpuwatch.model.verdict import Action, Unseen, Verdict
 from tpuwatch.restart.candidates import Candidates
 from tpuwatch.restart.policy.mass_failure import BadCount

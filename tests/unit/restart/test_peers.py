@@ -11,8 +11,9 @@ from tests.unit.health.situations_peer import DEAD, NEVER, SITUATIONS, STUCK, be
 from tests.unit.restart.policy_scenes import ALL_ON, reasons_from, seen, situation
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Blocked, RestartDecision
-from tpuwatch.model.signals import CloudNode, Evidence, Peer, Signal
+from tpuwatch.model.signals import CloudNode, Evidence, Peer
 from tpuwatch.model.verdict import DESTRUCTIVE, Action
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation, confirm

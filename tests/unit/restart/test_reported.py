@@ -40,12 +40,12 @@ def test_it_is_what_the_ledger_says() -> None:
         names = "target action phase cause reason evidence actor requested entered operations tries failure stops note"
         for name in names.split():
             assert getattr(shown, name) == getattr(one, name), name
-    assert (states["b"].calls, states["c"].is_request, states["c"].is_alone) == (True, True, False)
+    assert (states["b"].needs_operator, states["c"].is_request, states["c"].is_alone) == (True, True, False)
 
 
-def test_a_call_for_an_operator_is_over_after_the_window() -> None:
+def test_an_operator_is_needed_no_more_after_the_window() -> None:
     states = reported_status(document(), (), NOW + 86_400 + 6).restarts
-    assert not any(state.calls for state in states)
+    assert not any(state.needs_operator for state in states)
 
 
 def test_history_is_that_of_the_ledger() -> None:

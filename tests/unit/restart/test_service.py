@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, half_done, target, turned
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.restart import Blocked, Breaker, Fleet, Lease, Phase
-from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.restart.notify import MAX_LINES
-from tpuwatch.restart.runner import LEFT_SECONDS
+from tpuwatch.restart.unfinished import LEFT_SECONDS
 from tpuwatch.restart.workflow.step import ended
 
 NEEDED = f'tpuwatch_restart_person_needed{{node="train-1",zone="{ZONE}"}}'

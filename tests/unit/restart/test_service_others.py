@@ -11,10 +11,11 @@ from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import NOW, Machine, Side, cloud, finished, half_done, target, turned
 from tpuwatch.config.restart import LedgerConfig
 from tpuwatch.core.errors import LedgerError
+from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.restart import Breaker, Fleet, Grounds, Lease, Phase, RestartRecord
-from tpuwatch.model.signals import Answer, Identity, Known, Problem, Signal
+from tpuwatch.model.signals import Identity, Known
 from tpuwatch.model.verdict import Action, Confidence, Verdict
-from tpuwatch.restart.runner import LEFT_SECONDS
+from tpuwatch.restart.unfinished import LEFT_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_what_ends_while_it_stops_is_noted_too(side: Side) -> None:
     side.go.set()
     watch.stop()
     assert side.audited() == [("restart_node", "taken_up", None), ("restart_node", "done", None)]
-    assert not watch._runner.drivers.is_busy
+    assert not watch._drivers.is_busy
 
 
 def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(side: Side) -> None:
@@ -280,7 +281,7 @@ def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(si
     side.judge("train-1")
     turned(watch)
     watch.turn()
-    assert not watch._runner.drivers.is_busy
+    assert not watch._drivers.is_busy
     assert watch.drives
     side.outcome = Phase.DONE
     side.clock.advance(LEFT_SECONDS + 15)
@@ -291,8 +292,10 @@ def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(si
 
 def test_in_a_ledger_of_many_what_was_begun_here_is_finished_here_though_it_is_watched_no_more(side: Side) -> None:
     watch = side.watch()
-    watch._runner._config = watch._runner._config.model_copy(update={"ledger": LedgerConfig(kind="gcs", bucket="ours")})
-    side.ledger.put(half_done("train-1", lease=Lease(), actor=watch._runner.starter.actor))
+    watch._unfinished._config = watch._unfinished._config.model_copy(
+        update={"ledger": LedgerConfig(kind="gcs", bucket="ours")}
+    )
+    side.ledger.put(half_done("train-1", lease=Lease(), actor=watch._starter.actor))
     side.ledger.put(half_done("train-2", lease=Lease(), actor="tpuwatch@elsewhere"))
     turned(watch)
     assert side.driven == [("train-1", Action.RESTART_NODE)]
@@ -316,7 +319,7 @@ def test_the_nodes_own_daemon_takes_back_what_a_watcher_has_taken_up_and_not_beg
     side.is_own("train-1")
     watch = side.watch()
     lease = Lease("other/boot/1/2/alive" if watcher == "drives it" else "", 60.0)
-    grounds = Grounds("node_stuck", Action.MANUAL, NOW, watch._runner.starter.actor, NOW, ("host", "runtime"))
+    grounds = Grounds("node_stuck", Action.MANUAL, NOW, watch._starter.actor, NOW, ("host", "runtime"))
     side.ledger.put(replace(decided(NOW), began=NOW, lease=lease, actor="tpuwatch@other", grounds=grounds))
     side.stuck("train-1")
     watch.turn()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tests.unit.restart.restart_side import NOW, Side, finished, half_done, target, turned
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Breaker, Claim, Fleet, Phase
-from tpuwatch.model.signals import Signal
 from tpuwatch.model.status import ledger_down
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.restart.driver import Progress
-from tpuwatch.restart.runner import LEFT_SECONDS
-from tpuwatch.restart.service import IDLE_SECONDS, RestartService
+from tpuwatch.restart.service import RestartService
+from tpuwatch.restart.unfinished import LEFT_SECONDS
+from tpuwatch.restart.watched_ledger import IDLE_SECONDS
 from tpuwatch.web import serializers
 
 UP, UNRECORDED = "tpuwatch_ledger_up", "tpuwatch_restarts_unrecorded"
@@ -29,7 +30,7 @@ def test_a_restart_that_cannot_be_recorded_is_shown_everywhere(side: Side) -> No
     watch = under_way(side)
     side.ledger.write_fault = NO_ROOM
     record = half_done(shown="STOPPED")
-    watch._runner.drivers.on_progress(Progress(record, "", 9.0, NO_ROOM))
+    watch._drivers.on_progress(Progress(record, "", 9.0, NO_ROOM))
     for _ in range(3):
         watch.turn()
         side.clock.advance(LEFT_SECONDS)
@@ -47,7 +48,7 @@ def test_a_restart_that_cannot_be_recorded_is_shown_everywhere(side: Side) -> No
     assert [one["event"] for one in side.called] == ["restart_unrecorded"]
     assert ("restart_node", "unrecorded", None) in side.audited()
     side.ledger.write_fault = ""
-    watch._runner.drivers.on_progress(Progress(record, "", 9.0))
+    watch._drivers.on_progress(Progress(record, "", 9.0))
     side.clock.advance(LEFT_SECONDS)
     watch.turn()
     assert (side.metric(UP), side.metric(UNRECORDED), watch.status.problem) == (1, 0, "")

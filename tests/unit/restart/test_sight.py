@@ -8,8 +8,9 @@ import pytest
 
 from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import NOW, Side, cloud, target
+from tpuwatch.model.answers import OFF, Answer, Problem, Signal
 from tpuwatch.model.restart import Breaker, Fleet, Phase, RestartRecord
-from tpuwatch.model.signals import OFF, Answer, Peer, PeerVerdict, Problem, Signal
+from tpuwatch.model.signals import Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Reason, Source, Unseen, Verdict
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
@@ -25,7 +26,7 @@ def watch(side: Side) -> RestartService:
 
 
 def now(side: Side, watch: RestartService) -> PresentEvidence:
-    return watch._runner.sight.judge_again(side.ledger.record())
+    return watch._sight.judge_again(side.ledger.record())
 
 
 def test_a_driver_that_has_just_begun_sees_what_was_decided_on(side: Side, watch: RestartService) -> None:
@@ -78,9 +79,7 @@ def test_a_breaker_that_has_opened_and_a_ledger_that_is_down_count(side: Side, w
     side.stuck("train-1")
     watch.turn()
     watch.turn()
-    found = watch._runner.sight.judge_again(
-        replace(record(signals=("cloud",), cause="node_stuck"), target=target("train-1"))
-    )
+    found = watch._sight.judge_again(replace(record(signals=("cloud",), cause="node_stuck"), target=target("train-1")))
     assert found.standing is Standing.UNKNOWN
     side.go.set()
 
@@ -99,7 +98,7 @@ def test_a_node_that_is_not_watched_is_taken_down_by_nobody_here(
 ) -> None:
     side.posted = replace(side.posted, api=api)
     elsewhere: RestartRecord = replace(side.ledger.record(), target=target("train-7"))
-    assert watch._runner.sight.judge_again(elsewhere).standing is standing
+    assert watch._sight.judge_again(elsewhere).standing is standing
     side.go.set()
 
 
@@ -156,14 +155,14 @@ def confirmed(side: Side, sources: frozenset[Source], peer: Peer | None) -> Stan
     if peer is not None:
         side.peers[node.label] = peer
     made.turn()
-    present = made._runner.sight.confirm(side.ledger.record())
+    present = made._sight.confirm(side.ledger.record())
     side.go.set()
-    assert (present.ill, made._runner.sight.judge_again(side.ledger.record()).standing) == (True, Standing.HOLDS)
+    assert (present.ill, made._sight.judge_again(side.ledger.record()).standing) == (True, Standing.HOLDS)
     return present.standing
 
 
 def test_while_tpuwatch_ends_or_reloads_nothing_is_taken_down(side: Side, watch: RestartService) -> None:
-    watch._runner.drivers.stop()
+    watch._drivers.stop()
     assert now(side, watch).standing is Standing.UNKNOWN
     side.go.set()
 
@@ -173,10 +172,10 @@ def test_a_restart_that_was_given_up_is_counted_and_audited_as_what_it_was(side:
     made = side.watch()
     side.stuck("train-1")
     made.turn()
-    assert made._runner.drivers.join(30)
+    assert made._drivers.join(30)
     withdrawn = replace(side.ledger.record(), action=Action.NONE, history=())
     side.judge("train-1", shown=cloud("train-1"))
-    made._runner.drivers._results = [replace(one, record=withdrawn) for one in made._runner.drivers._results]
+    made._drivers._results = [replace(one, record=withdrawn) for one in made._drivers._results]
     made.turn()
     assert side.metric('tpuwatch_restarts_total{action="restart_node",result="cancelled"}') == 1
     assert side.audited()[-1] == ("restart_node", "cancelled", None)
@@ -188,11 +187,11 @@ def test_after_the_start_the_nodes_own_tpuwatch_is_listened_to(side: Side) -> No
     made = side.watch()
     side.judge("train-1")
     runs = record("train-1", phase=Phase.VERIFYING, entered=NOW, boot_id="before")
-    listen = made._runner.sight.judge_again
+    listen = made._sight.judge_again
     assert listen(runs).within is Within.SILENT
     side.nodes["train-1"] = replace(side.nodes["train-1"], peer=Peer(NOW + 9, None, boot_id="after"))
     assert (listen(runs).within, listen(runs).heard) == (Within.ANSWERS, "its own tpuwatch answers, in another boot")
-    made._runner.drivers.stop()
+    made._drivers.stop()
     assert listen(runs).within is Within.ANSWERS
     assert listen(replace(runs, target=target("train-7"))).within is Within.UNASKED
     side.posted = replace(side.posted, asked=OFF)
@@ -214,7 +213,7 @@ def test_what_is_not_verified_is_counted_as_that_and_a_person_is_told_once(side:
     made = side.watch(breaker_failures=1)
     side.stuck("train-1")
     made.turn()
-    assert made._runner.drivers.join(30)
+    assert made._drivers.join(30)
     side.judge("train-1")
     for _ in range(3):
         made.turn()

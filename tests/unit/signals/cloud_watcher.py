@@ -8,8 +8,9 @@ from typing import Any
 
 from tests.unit.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.config.schema import CloudConfig as CloudSection
+from tpuwatch.model.answers import Answer
 from tpuwatch.model.labels import node_label
-from tpuwatch.model.signals import Answer, CloudNode, Identity, Known
+from tpuwatch.model.signals import CloudNode, Identity, Known
 from tpuwatch.signals.cloud import CloudSignal
 from tpuwatch.signals.cloud_memory import CloudMemory
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud
 from tpuwatch.google import tpu_client
-from tpuwatch.model.signals import Identity, Known, Problem, QueuedResource
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Identity, Known, QueuedResource
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 

@@ -14,7 +14,7 @@ from tests.standins.runtime_server import listening, turn_away
 from tests.unit.signals.cloud_watcher import Watcher
 from tests.unit.signals.test_cloud import listed
 from tests.unit.sim.cloud.servers import ZONE, Cloud
-from tpuwatch.model.signals import Problem
+from tpuwatch.model.answers import Problem
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 

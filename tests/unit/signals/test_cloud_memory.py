@@ -12,7 +12,8 @@ from tests.e2e.daemon_process import wait_for
 from tests.standins.simulated import ZONE
 from tests.unit.daemon.watching import watched
 from tpuwatch.core.errors import StoreError
-from tpuwatch.model.signals import Answer, CloudNode
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.signals import CloudNode
 from tpuwatch.signals import cloud_memory
 from tpuwatch.signals.cloud_memory import CloudMemory
 from tpuwatch.store import EventStore, store

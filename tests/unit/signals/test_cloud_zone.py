@@ -13,7 +13,8 @@ from google.cloud import tpu_v2
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.errors import ApiError, ApiFault
 from tpuwatch.google.tpu_node import NodeConverter
-from tpuwatch.model.signals import Identity, Known, Problem, QueuedResource
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Identity, Known, QueuedResource
 from tpuwatch.signals.cloud import CloudZone, Watch, watches
 
 PARENT = "projects/lab/locations/us-a/nodes/"

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tpuwatch.model.signals import Answer, Problem
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.signals.failure_log import FailureLog
 
 WELL = Answer(1, 1.0, None, tried=1.0)

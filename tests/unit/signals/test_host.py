@@ -9,7 +9,8 @@ import pytest
 
 from tests.standins.machine import Machine
 from tpuwatch.core.clock import ManualClock, SystemClock
-from tpuwatch.model.signals import Host, Problem
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Host
 from tpuwatch.signals.host import LOOK_SECONDS, HostSignal
 
 

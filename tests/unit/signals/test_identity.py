@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from tpuwatch.config.schema import CloudConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
-from tpuwatch.model.signals import HERE, Answer, Identity, Known, Problem
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.signals import HERE, Identity, Known
 from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, kubernetes_node, parse_tpu_env
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import World
 
 
 def identify(

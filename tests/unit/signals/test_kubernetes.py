@@ -12,7 +12,8 @@ import pytest
 from tests.standins.kubernetes_server import KubernetesServer, kubernetes_node, kubernetes_server
 from tpuwatch.config.schema import KubernetesConfig
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.model.signals import Answer, Maintenance, Notices, Problem
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.signals import Maintenance, Notices
 from tpuwatch.signals.kubernetes import ACTIVE, LATEST, SCHEDULED, TERMINATION, KubernetesSignal, in_cluster, parse_node
 
 NOW = 1_790_000_000.0

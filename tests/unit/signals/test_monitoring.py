@@ -16,13 +16,15 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import Clock, ManualClock, SystemClock
 from tpuwatch.google.credentials import BoundedRequest
 from tpuwatch.google.monitoring import MonitoringConnection
-from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Identity, Known
 from tpuwatch.signals.monitoring import MonitoringSignal
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_tree import instance_id
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.world import World
 
 HERE = Identity(project=Known("p", "config"), node=Known("n", "config"))
 

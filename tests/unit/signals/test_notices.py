@@ -18,9 +18,10 @@ from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.answers import Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Event
-from tpuwatch.model.signals import Maintenance, Notices, Problem
+from tpuwatch.model.signals import Maintenance, Notices
 from tpuwatch.signals.notices import (
     KUBERNETES,
     MAX_PAUSE,
@@ -34,7 +35,8 @@ from tpuwatch.signals.notices import (
 )
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import World
 
 
 class FakeMetadata:

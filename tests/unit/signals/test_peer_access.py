@@ -11,7 +11,7 @@ from tests.unit.web.test_access import OTHER, Site, serving
 from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core import HttpClient
 from tpuwatch.core.clock import ManualClock, SystemClock
-from tpuwatch.model.signals import Problem
+from tpuwatch.model.answers import Problem
 from tpuwatch.signals import peers
 from tpuwatch.signals.peer_access import PeerAccess
 from tpuwatch.signals.peers import PeerError

@@ -15,7 +15,8 @@ from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core import HttpClient, HttpError, HttpFault
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.core.json_text import dumps
-from tpuwatch.model.signals import Answer, PeerVerdict, Problem, Signal
+from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.signals import PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.signals import peers

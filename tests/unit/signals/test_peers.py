@@ -11,7 +11,8 @@ import pytest
 
 from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.model.signals import Answer, CloudNode, Peer, PeerVerdict, Problem
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.signals import CloudNode, Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.signals import peers
 from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, PeerError, PeerReply, PeersSignal
@@ -319,7 +320,7 @@ def test_a_zone_that_falls_silent_is_reported_though_there_are_many_others(make:
     assert "2 of the 2 nodes in zone y" in summary.detail
 
 
-def test_those_that_refuse_are_no_storm(make: Any) -> None:
+def test_those_that_refuse_are_not_silent(make: Any) -> None:
     fleet = make(4)
     fleet.ask()
     fleet.fall_silent(*fleet.nodes, outcome=REFUSED)

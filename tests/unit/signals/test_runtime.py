@@ -21,10 +21,12 @@ from tests.e2e.daemon_process import wait_for
 from tests.standins.runtime_server import RuntimeProcess, listening, refused
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.libtpu.metrics_values import DUTY_CYCLE, HBM_TOTAL, HBM_USED, HLO_QUEUE, IDLE
-from tpuwatch.model.signals import Chip, Problem
+from tpuwatch.model.answers import Problem
+from tpuwatch.model.signals import Chip
 from tpuwatch.signals.runtime import LIST_SECONDS, MAX_JITTER, MAX_PAUSE, RuntimeSignal, probe_ports
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
-from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.world import World
 
 GIB = 1 << 30
 TRIES = 30  # in one of which a healthy process answers at once, though the machine is loaded

@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from tests.standins import model_server
 from tests.standins.peer_server import PeerServer, http, peer_server
 from tpuwatch.core.clock import ManualClock, SystemClock
-from tpuwatch.model.signals import Answer, Problem
+from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.workload import ModelServer
 from tpuwatch.signals import server as server_signal
 from tpuwatch.signals.server import MAX_REPLY_BYTES, MAX_SERIES, ServerError, ServerSignal, read_counts

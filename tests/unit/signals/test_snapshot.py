@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tpuwatch.model.signals import HERE, Answer, CloudNode, Host, Identity, Known, Problem, Runtime, Signal, Snapshot
+from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.signals import HERE, CloudNode, Host, Identity, Known, Runtime, Snapshot
 from tpuwatch.signals.snapshot import SnapshotStore
 
 NOW = 1_790_000_000.0

@@ -12,9 +12,10 @@ import pytest
 
 from tests.unit.store.make import NOW
 from tpuwatch.core.errors import StoreBusyError, StoreError
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import CloudNode, Signal
+from tpuwatch.model.signals import CloudNode
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Verdict
 from tpuwatch.store import EventStore, StoreReader
 

@@ -68,7 +68,7 @@ def checkpoint(store: EventStore) -> None:
     store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def test_a_storm_without_end_leaves_the_file_bounded(store: EventStore, tmp_path: Path) -> None:
+def test_a_flood_without_end_leaves_the_file_bounded(store: EventStore, tmp_path: Path) -> None:
     limit = 2 << 20
     for batch in range(40):
         store.commit([event(f"{batch}.{number}", text="x" * 1000) for number in range(500)], [])

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.store.make import NOW, stored_verdicts
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import StoreError
-from tpuwatch.model.signals import Signal
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Verdict
 from tpuwatch.store import EventStore, schema
 

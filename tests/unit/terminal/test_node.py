@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.web import samples
 from tpuwatch.core.json_text import dumps
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.events import Remedy
-from tpuwatch.model.signals import Holder, Identity, Known, Problem, Runtime, Signal
+from tpuwatch.model.signals import Holder, Identity, Known, Runtime
 from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Action, Reason, Unseen, Verdict
 from tpuwatch.model.workload import WorkloadKind
@@ -21,8 +22,8 @@ from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print
 from tpuwatch.web import serializers
 
 if TYPE_CHECKING:
+    from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.status import DaemonStatus
-    from tpuwatch.model.verdict import JudgedNode
 
 ATTACK = "\x1b[2J\u202e\r\n\x07"
 

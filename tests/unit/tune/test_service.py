@@ -108,7 +108,7 @@ def test_the_first_failure_is_decided_upon_although_another_decision_was_just_ma
     assert (advising.size() or 0) >= 6 * GIB
 
 
-def test_a_storm_of_changes_is_not_decided_upon_each_time(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_changes_is_not_decided_upon_each_time(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     real = make_plan
 

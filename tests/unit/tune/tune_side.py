@@ -12,7 +12,8 @@ from tpuwatch.config.schema import StateConfig
 from tpuwatch.config.tune import TuneConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Answer, Logs, Snapshot
+from tpuwatch.model.answers import Answer
+from tpuwatch.model.signals import Logs, Snapshot
 from tpuwatch.model.tune import SIZE, TuneHost
 from tpuwatch.store import EventStore
 from tpuwatch.tune import planner

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tpuwatch.core.loop import LoopStatus
-from tpuwatch.model import signals
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Event, Finding, Remedy
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.signals import (
     Chip,
@@ -19,11 +20,10 @@ from tpuwatch.model.signals import (
     Maintenance,
     Runtime,
     RuntimePort,
-    Signal,
     Symptom,
 )
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Source, Verdict
+from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Source, Verdict
 
 NOW = 1_795_182_254.25  # 2026-11-20T13:44:14.250Z
 
@@ -232,11 +232,11 @@ SIGNALS = (
         "cloud",
         NOW - 600,
         NOW - 5,
-        signals.Problem.SCOPE,
+        Problem.SCOPE,
         "The access token lacks the scope cloud-platform; give the VM that scope.",
     ),
     SignalStatus("runtime", NOW - 8, NOW - 8, None, ""),
-    SignalStatus("monitoring", None, None, signals.Problem.OFF, "Cloud Monitoring is not read, by configuration."),
+    SignalStatus("monitoring", None, None, Problem.OFF, "Cloud Monitoring is not read, by configuration."),
 )
 
 

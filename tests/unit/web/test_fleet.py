@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.web import samples
-from tpuwatch.model.verdict import JudgedNode, Verdict
+from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.verdict import Verdict
 from tpuwatch.web.fleet import ROWS, FleetQuery, FleetTable, fleet_table
 
 NODES = [

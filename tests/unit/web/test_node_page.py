@@ -13,12 +13,14 @@ from tests.unit.web import samples
 from tests.unit.web.test_page import ATTACK, Reader
 from tpuwatch.core import dumps
 from tpuwatch.libtpu import counted, unit
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Remedy
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import Chip, Holder, Host, Identity, Known, Problem, Runtime, RuntimePort, Signal, Symptom
+from tpuwatch.model.signals import Chip, Holder, Host, Identity, Known, Runtime, RuntimePort, Symptom
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus
-from tpuwatch.model.verdict import Action, JudgedNode, Reason, Verdict
+from tpuwatch.model.verdict import Action, Reason, Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.node import print_machine

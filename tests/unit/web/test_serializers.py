@@ -7,18 +7,8 @@ from dataclasses import fields, replace
 
 from tests.unit.web import samples
 from tpuwatch.core.json_text import dumps
-from tpuwatch.model.signals import (
-    Chip,
-    CloudNode,
-    Holder,
-    Host,
-    Identity,
-    Peer,
-    PeerVerdict,
-    Problem,
-    RuntimePort,
-    Signal,
-)
+from tpuwatch.model.answers import Problem, Signal
+from tpuwatch.model.signals import Chip, CloudNode, Holder, Host, Identity, Peer, PeerVerdict, RuntimePort
 from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.web import serializers

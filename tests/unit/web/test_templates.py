@@ -13,12 +13,13 @@ from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import NOW
 from tests.unit.web.test_restarts import observed
 from tpuwatch.core.loop import LoopStatus
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Attempt, Phase, Target
-from tpuwatch.model.signals import Chip, Holder, Host, Problem, Runtime, RuntimePort, Signal
+from tpuwatch.model.signals import Chip, Holder, Host, Runtime, RuntimePort
 from tpuwatch.model.status import FileStatus, RestartsStatus, ScrapeTarget, SignalStatus, TuneStatus
 from tpuwatch.model.tune import SizeDecision, SizeStep
 from tpuwatch.model.verdict import Action, Reason, Verdict

@@ -1,4 +1,9 @@
-"""The checks, a module for each area. The order here is the order of the report."""
+"""The checks, a module for each area. The order here is the order of the report.
+
+In: the environment that `environment.py` has looked at.
+Out: a result for each check.
+Never: raises for a fault of the machine: that is a result.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def training(facts: Facts) -> Proposal | None:
         silence = length(facts.age(port.since) or 0.0)
         summary = f"Programs run on some chips, and port {port.port} has not answered for {silence}."
         return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.LOOK,))
-    if facts.slow_steps:
+    if facts.rarely_runs:
         summary = "Programs run on the chips, minutes apart."
         return Proposal(Verdict.HEALTHY, Confidence.MEDIUM, Action.NONE, summary, reasons)
     confidence = Confidence.HIGH if is_well(facts) else Confidence.MEDIUM

@@ -11,13 +11,13 @@ import hashlib
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.logs.rules.marks import CHAIN, PROCESS_ENDED, TRACEBACK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.logs.parse.match import Match
 
-TRACEBACK, CHAIN, PROCESS_ENDED = "traceback", "exception_chain", "process_ended"
-MARKS: Final = frozenset({TRACEBACK, CHAIN, PROCESS_ENDED})
 _GAP: Final = 256 * 1024  # bytes of others between two reports of one exception
 _MAX_AUTHORS, _MAX_REPORTS = 64, 8
 _MAX_FRAMES: Final = 8
@@ -61,7 +61,7 @@ class ExceptionChains:
         return bool(self._authors) or offset <= _GAP
 
     def mark(self, mark: str, author: str, offset: int, frame: str) -> None:
-        """The author printed one of MARKS at `offset`; `frame` is the first of a traceback."""
+        """The author printed one of CHAIN_MARKS at `offset`; `frame` is the first of a traceback."""
         self._forget(offset)
         one = self._authors.setdefault(author, _Author())
         one.offset = offset

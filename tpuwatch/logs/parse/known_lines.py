@@ -29,7 +29,7 @@ _MAX_TOLD = 1024  # lines
 _NOT_AHEAD: tuple[int, tuple[int, bytes, Plan | None]] = (-1, (-1, b"", None))
 
 
-class Line:
+class HitLine:
     """A line with hits, from number `at` on."""
 
     __slots__ = ("hits", "start", "stop")
@@ -105,7 +105,7 @@ class KnownLines:
                 plan.counted.offsets.append(offset + start)
         return after
 
-    def may_be_in_report(self, line: Line) -> bool:
+    def may_be_in_report(self, line: HitLine) -> bool:
         """Whether what was found before may decide what comes of a line."""
         place = self._buffer.offset + line.start
         called = {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}
@@ -113,7 +113,7 @@ class KnownLines:
             return True
         return any(self._reports.is_reported(rule.name, place) for rule in called)
 
-    def learn(self, record: LogRecord, line: Line, found: list[Match] | None) -> None:
+    def learn(self, record: LogRecord, line: HitLine, found: list[Match] | None) -> None:
         """A line was read, which is of this record; `found`: what came of it, where that was of the line by itself."""
         self._forget_plans()
         known = self._shapes.of(self._buffer.data[line.start : line.stop - 1]) if found is not None else None
@@ -217,7 +217,7 @@ class KnownLines:
         own, following = self._buffer.header(start), self._buffer.header(stop)
         return following is not None and own is not None and following.same_report(own)
 
-    def _came_of(self, line: Line, found: list[Match]) -> frozenset[Rule] | None:
+    def _came_of(self, line: HitLine, found: list[Match]) -> frozenset[Rule] | None:
         """The rules that match the line; None if that is not of the line alone."""
         text = self._buffer.text_of(self._buffer.data[line.start : line.stop - 1])
         called = {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}

@@ -1,27 +1,20 @@
-"""What a rule recognised in a stream: its place, text, details and key."""
+"""What a rule recognised in a stream: its place, text, details and key, and the records that repeat it."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.model import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tpuwatch.logs.parse.frame import Header, HeaderPlaces
-    from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.rules.catalogue import Rule
 
 TEXT_KEPT: Final = 2000  # bytes of the matched lines that a match holds
-_DIGEST_BYTES: Final = 12  # of the key of a record, after its time
-_UNFRAMED_DIGEST_BYTES: Final = 6  # of the key of a line without a header, after its place: salt and
-_OFFSET_BYTES: Final = 6
 _TEXT_SAVED: Final = 500  # bytes of the matched lines that are saved with the parser's state
-KEYED_TEXT: Final = 256  # bytes of a record's message that its key is made from
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +55,38 @@ class Match:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeats:
+    """The records before a match that differ from it in digits alone: its cause, remedy and author are theirs."""
+
+    lines: Sequence[bytes]  # without newlines
+    offsets: Sequence[int]  # of the lines in the stream
+    match_of: Callable[[bytes, int], Match]  # the match of a line and its offset
+    keys_of: Callable[[Sequence[bytes], Sequence[int]], list[bytes]]  # of these matches
+    values_of: Callable[[Sequence[bytes]], dict[str, list[Any]]]  # of each detail in these lines, as `Event.spread` has
+    header: slice | None  # where it is in each line, if they have one
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def matches(self, last: int | None = None) -> Iterator[Match]:
+        """The matches that these stand for, or the last so many of them, in order."""
+        first = 0 if last is None else max(0, len(self) - last)
+        return map(self.match_of, self.lines[first:], self.offsets[first:])
+
+    def after(self, number: int) -> Repeats:
+        """These without the first so many."""
+        return replace(self, lines=self.lines[number:], offsets=self.offsets[number:])
+
+    def keys(self) -> list[bytes]:
+        """The keys of these matches, in order."""
+        return self.keys_of(self.lines, self.offsets)
+
+    def headers(self) -> list[bytes]:
+        """The headers of these matches, in order; none if they have none."""
+        return [] if self.header is None else list(map(itemgetter(self.header), self.lines))
+
+
 def match_to_state(match: Match) -> dict[str, Any]:
     """A match that the parser holds back, in JSON types."""
     return {
@@ -90,73 +115,3 @@ def matched_lines(text: bytes, begin: int, end: int) -> str:
     last = text.find(b"\n", begin + len(found.rstrip()))
     last = len(text) if last < 0 else last
     return text[first : min(last, first + TEXT_KEPT)].decode("utf-8", "replace").rstrip()
-
-
-def framed_key(header: Header, text: bytes, name: str) -> bytes:
-    """A key that is equal for every copy of a record, even if its later lines are not written yet.
-
-    Time comes first, so that the index of the store grows at its end.
-    """
-    minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
-    line = text[:KEYED_TEXT].partition(b"\n")[0]
-    return _key_time(minute, header.second) + _digest(_DIGEST_BYTES, header.raw, line, name.encode())
-
-
-def _key_time(minute: int, second: float) -> bytes:
-    return (int(minute * 60 + second) & 0xFFFFFFFF).to_bytes(4, "big")
-
-
-def framed_keys(places: HeaderPlaces, lines: Sequence[bytes], texts: Iterable[bytes], name: str) -> list[bytes]:
-    """The keys of records of one line each, which have their headers in the same places.
-
-    `texts`: of each the text without a newline, or as much of it as a key is made from.
-    """
-    moments = list(map(itemgetter(slice(places.date, places.fraction)), lines))
-    headers = map(itemgetter(slice(places.start, places.stop)), lines)
-    times = _key_times(places, dict(zip(moments, lines, strict=True)))
-    tail, join, new_hash = name.encode(), b"\0".join, hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
-    keys = []
-    for moment, header, text in zip(moments, headers, texts, strict=True):
-        digest = new_hash()  # half as long as to make one with its size
-        digest.update(join((header, text, tail)))
-        keys.append(times[moment] + digest.digest())
-    return keys
-
-
-def _key_times(places: HeaderPlaces, of_moment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The beginnings of keys by the texts of their moments, of which a line of each is given."""
-    seconds = places.seconds - places.date
-    minutes: dict[bytes, int] = {}
-    times: dict[bytes, bytes] = {}
-    for moment, line in of_moment.items():
-        minute = minutes.get(text := moment[:seconds])
-        if minute is None:
-            minute = minutes[text] = 60 * places.minute(line)
-        times[moment] = (minute + int(moment[seconds:]) & 0xFFFFFFFF).to_bytes(4, "big")
-    return times
-
-
-def unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
-    """A key of a line and its place in a stream, as repeated text without a header cannot be distinguished otherwise.
-
-    The line is part of it, as what was a copy of the stream so far may go on otherwise.
-    """
-    return unframed_keys(salt, (offset,), (text[:KEYED_TEXT].partition(b"\n")[0],), name)[0]
-
-
-def unframed_keys(salt: str, offsets: Iterable[int], texts: Iterable[bytes], name: str) -> list[bytes]:
-    """The keys of lines at these offsets. `texts`: of each without a newline, as much of it as a key is made from."""
-    start, place = f"{salt[:8]:0>8}", 0xFFFFFFFFFFFF
-    head, tail, join = salt.encode(), name.encode(), b"\0".join
-    first, of_place = bytes.fromhex(start), start.encode() + b"%012x"
-    new_hash = hashlib.blake2b(digest_size=_UNFRAMED_DIGEST_BYTES).copy
-    keys = []
-    for offset, text in zip(offsets, texts, strict=True):
-        digest = new_hash()
-        digest.update(join((head, of_place % (offset & place), text, tail)))
-        keys.append(first + (offset & place).to_bytes(_OFFSET_BYTES, "big") + digest.digest())
-    return keys
-
-
-def _digest(size: int, *parts: bytes) -> bytes:
-    return hashlib.blake2b(b"\0".join(parts), digest_size=size).digest()

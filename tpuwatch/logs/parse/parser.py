@@ -14,18 +14,19 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.enough import Enough
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
 from tpuwatch.logs.parse.frame import Times, author_of, without_colours
-from tpuwatch.logs.parse.known_lines import KnownLines, Line
+from tpuwatch.logs.parse.keys import framed_key, unframed_key
+from tpuwatch.logs.parse.known_lines import HitLine, KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
-from tpuwatch.logs.parse.match import Match, framed_key, matched_lines, unframed_key
+from tpuwatch.logs.parse.match import Match, matched_lines
 from tpuwatch.logs.parse.oom_kills import OomKills
 from tpuwatch.logs.parse.records import MAX_RECORD, LogRecord, RecordBuffer
 from tpuwatch.logs.parse.repeats import LineMatches
 from tpuwatch.logs.parse.reports import Reports
 from tpuwatch.logs.parse.tentative import TentativeMatches
+from tpuwatch.logs.rules.marks import CHAIN_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -156,7 +157,7 @@ class LogParser:
             if self._is_nothing(called, position, end):
                 at += 1
                 continue
-            line = Line(hits, at, *buffer.line_around(position, end))
+            line = HitLine(hits, at, *buffer.line_around(position, end))
             record, rules, upto = self._gather(hits, at, end)
             if not (record.closed or quiet):
                 done, keep, self.open = position, record.above[0] if record.above else record.start, True
@@ -327,7 +328,7 @@ class LogParser:
         """The match with its author, and the key of the first one if it is of an exception that was printed before."""
         author = self._author(match)
         first = None
-        if match.rule.mark in exception_chains.MARKS:
+        if match.rule.mark in CHAIN_MARKS:
             self._chains.mark(match.rule.mark, author, match.offset, str(match.details.get("frame", "")))
         elif match.time is None and self._chains.may_know(match.offset):
             first = self._chains.first_key(match, author)

@@ -12,58 +12,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from tpuwatch.logs.parse.frame import author_of
-from tpuwatch.logs.parse.match import (
-    KEYED_TEXT,
-    Match,
-    framed_key,
-    framed_keys,
-    matched_lines,
-    unframed_key,
-    unframed_keys,
-)
+from tpuwatch.logs.parse.keys import KEYED_TEXT, framed_key, framed_keys, unframed_key, unframed_keys
+from tpuwatch.logs.parse.match import Match, Repeats, matched_lines
 from tpuwatch.logs.parse.records import MAX_RECORD
 from tpuwatch.model import MAX_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from tpuwatch.logs.parse.frame import Times
     from tpuwatch.logs.parse.line_counter import LineCounter
     from tpuwatch.logs.parse.records import LinePlaces, RecordBuffer
     from tpuwatch.logs.rules.catalogue import Rule
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Repeats:
-    """The records before a match that differ from it in digits alone: its cause, remedy and author are theirs."""
-
-    lines: Sequence[bytes]  # without newlines
-    offsets: Sequence[int]  # of the lines in the stream
-    match_of: Callable[[bytes, int], Match]  # the match of a line and its offset
-    keys_of: Callable[[Sequence[bytes], Sequence[int]], list[bytes]]  # of these matches
-    values_of: Callable[[Sequence[bytes]], dict[str, list[Any]]]  # of each detail in these lines, as `Event.spread` has
-    header: slice | None  # where it is in each line, if they have one
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def matches(self, last: int | None = None) -> Iterator[Match]:
-        """The matches that these stand for, or the last so many of them, in order."""
-        first = 0 if last is None else max(0, len(self) - last)
-        return map(self.match_of, self.lines[first:], self.offsets[first:])
-
-    def after(self, number: int) -> Repeats:
-        """These without the first so many."""
-        return replace(self, lines=self.lines[number:], offsets=self.offsets[number:])
-
-    def keys(self) -> list[bytes]:
-        """The keys of these matches, in order."""
-        return self.keys_of(self.lines, self.offsets)
-
-    def headers(self) -> list[bytes]:
-        """The headers of these matches, in order; none if they have none."""
-        return [] if self.header is None else list(map(itemgetter(self.header), self.lines))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import hyperscan
 
-from tpuwatch.logs.parse import exception_chains
+from tpuwatch.logs.rules.marks import CHAIN_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Scanner:
         # For a line with one of these its shape does not decide: the digits do, or other lines.
         self.digits = frozenset(number for number, literal in enumerate(self._literals) if literal in digits)
         self.around = frozenset(number for number, literal in enumerate(self._literals) if literal in lines)
-        self.chain_marks = frozenset(rule for rule in catalogue.rules if rule.mark in exception_chains.MARKS)
+        self.chain_marks = frozenset(rule for rule in catalogue.rules if rule.mark in CHAIN_MARKS)
         self.of_process = frozenset(rule for rule in catalogue.rules if rule.mark == _BANNER)
         # Of the whole stream: where one is known, or cannot be, it is not looked for again, also after a fault.
         self.facts = self.chain_marks | self.of_process | {rule for rule in catalogue.rules if rule.enough == 1}

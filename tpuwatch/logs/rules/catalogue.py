@@ -15,8 +15,8 @@ import re2
 import tomli
 
 from tpuwatch.core import RuleError, other_author
-from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, weak
+from tpuwatch.logs.rules.marks import CHAIN_MARKS
 from tpuwatch.logs.rules.rule import MACROS, RemedyRule, Rule, Tentative, compiled
 from tpuwatch.logs.rules.rule_literals import PatternError, rule_literals
 from tpuwatch.model import Cause, Remedy
@@ -119,7 +119,7 @@ def for_outputs(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
 def _growing(catalogue: Catalogue, marks: Collection[str], rules: Collection[Rule]) -> Catalogue:
     cleared_by = {rule.cleared_by for rule in rules}
     clear = (rule.mark for rule in rules if rule.enough == 1 and rule.mark in cleared_by)
-    kept = {None, *marks, *exception_chains.MARKS, *clear, *(rule.mark for rule in rules if rule.kill)}
+    kept = {None, *marks, *CHAIN_MARKS, *clear, *(rule.mark for rule in rules if rule.kill)}
     return Catalogue(tuple(rule for rule in rules if rule.mark in kept), catalogue.refused, catalogue.slow)
 
 

@@ -42,8 +42,8 @@ MAX_PROBLEMS = 100  # that are listed
 ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
 POLL_SECONDS = 0.065  # between two polls while file system events are suspended,
 IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second,
-STORM_POLL_SECONDS = 0.25  # and after STORM_POLLS in a row with matches: each costs a transaction, the first are known
-STORM_POLLS = 8
+BUSY_POLL_SECONDS = 0.25  # and after BUSY_POLLS in a row with matches: each costs a transaction, the first are known
+BUSY_POLLS = 8
 NEXT_LINE_SECONDS = 0.025  # a file that was written so lately while polled soon has a line more, which ends the record
 _OF_ALL_PODS = ("/var/log/pods/", "/var/log/containers/")  # of Kubernetes: few of a node's pods are TPU jobs
 
@@ -374,8 +374,8 @@ class Follower:
             waits.append(self._settle_seconds)
         if polled:
             writing = any(log.quiet_seconds < 1.0 for log in self._active.values())
-            storm = self._polls_with_matches >= STORM_POLLS
-            waits.append((STORM_POLL_SECONDS if storm else POLL_SECONDS) if writing else IDLE_POLL_SECONDS)
+            busy = self._polls_with_matches >= BUSY_POLLS
+            waits.append((BUSY_POLL_SECONDS if busy else POLL_SECONDS) if writing else IDLE_POLL_SECONDS)
         return max(0.0, min(waits))
 
     # -- opening and closing

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from watchdog.observers.api import EventEmitter, ObservedWatch
 
-STORM_EVENTS = 40  # per second; each costs about as much as checking all files that are being written
-SUSPEND_SECONDS = 5.0  # without events after a storm, twice as long after each that follows at once,
+MAX_EVENTS = 40  # per second; each costs about as much as checking all files that are being written
+SUSPEND_SECONDS = 5.0  # without events after a flood, twice as long after each that follows at once,
 MAX_SUSPEND_SECONDS = 40.0  # and at most so long
 EXHAUSTED_SECONDS = 60.0  # until inotify is tried again after the system had no more instances, watches or threads
-_GOES_ON_SECONDS = 3.0  # a storm so soon after a suspension is the one before
+_GOES_ON_SECONDS = 3.0  # a flood so soon after a suspension is the one before
 _MAX_PATHS = 1024
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM})
 
@@ -70,7 +70,7 @@ class _Inbox:
     def count(self) -> None:
         """Count an event, relevant or not: each costs time."""
         self._count += 1
-        if self._count == STORM_EVENTS + 1:
+        if self._count == MAX_EVENTS + 1:
             self._call()
 
     def add(self, path: str) -> None:
@@ -133,12 +133,12 @@ class FsEvents:
             self._observer.join()
 
     def take(self, now: float) -> set[str]:
-        """The paths of events since the last call. After a storm of events, watching is suspended."""
+        """The paths of events since the last call. After a flood of events, watching is suspended."""
         paths, count = self._inbox.take()
         if now - self._second >= 1.0:
             self._second, self._events = now, 0
         self._events += count
-        if self._events > STORM_EVENTS and self._watches:
+        if self._events > MAX_EVENTS and self._watches:
             self._events = 0
             goes_on = now - self._suspended_until <= _GOES_ON_SECONDS
             self._pause = min(2 * self._pause, MAX_SUSPEND_SECONDS) if goes_on else SUSPEND_SECONDS

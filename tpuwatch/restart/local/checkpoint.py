@@ -10,11 +10,11 @@ from tpuwatch.model import Phase
 from tpuwatch.restart.local.processes import decode_processes, encode_processes, process_tree, targets
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.local.driver import LocalDriver
+    from tpuwatch.restart.local.machine_driver import MachineDriver
     from tpuwatch.restart.local.system import ProcessId
 
 
-def run_step(driver: LocalDriver) -> None:
+def run_step(driver: MachineDriver) -> None:
     """One step of the record."""
     if driver.record.phase is Phase.REQUESTED:
         _begin(driver)
@@ -30,7 +30,7 @@ def run_step(driver: LocalDriver) -> None:
         _signal(driver)
 
 
-def _begin(driver: LocalDriver) -> None:
+def _begin(driver: MachineDriver) -> None:
     settings = driver.settings
     if not (settings.checkpoint_command or settings.checkpoint_signal):
         driver.cancel("Neither checkpoint_command nor checkpoint_signal is given under [restart].")
@@ -51,7 +51,7 @@ def _begin(driver: LocalDriver) -> None:
     )
 
 
-def _run(driver: LocalDriver) -> None:
+def _run(driver: MachineDriver) -> None:
     record, settings = driver.record, driver.settings
     environment = {
         "TPUWATCH_NODE": record.target.node,
@@ -65,7 +65,7 @@ def _run(driver: LocalDriver) -> None:
     driver.end(Phase.FAILED, f"The checkpoint's command has failed: {ran.why('it')}")
 
 
-def _signal(driver: LocalDriver) -> None:
+def _signal(driver: MachineDriver) -> None:
     number = signal.Signals[driver.settings.checkpoint_signal]
     asked: list[int] = []
     left: list[str] = []
@@ -86,7 +86,7 @@ def _signal(driver: LocalDriver) -> None:
         driver.end(Phase.FAILED, f"No checkpoint was requested: {why}.")
 
 
-def _ask(driver: LocalDriver, process: ProcessId, number: signal.Signals) -> str:
+def _ask(driver: MachineDriver, process: ProcessId, number: signal.Signals) -> str:
     """Send the signal; or why it was not sent, a clause."""
     system = driver.system
     with system.handle(process) as handle:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from tpuwatch.host import HolderScan
     from tpuwatch.model import Holder
-    from tpuwatch.restart.local.driver import LocalDriver
+    from tpuwatch.restart.local.machine_driver import MachineDriver
     from tpuwatch.restart.local.system import ProcessId
 
 _LOOK_SECONDS: Final = 1.0  # between two looks at who has not ended: it may let go without that
 _NAMED: Final = 8
 
 
-def run_step(driver: LocalDriver) -> None:
+def run_step(driver: MachineDriver) -> None:
     """One step of the record."""
     phase = driver.record.phase
     if phase is Phase.REQUESTED:
@@ -45,7 +45,7 @@ def run_step(driver: LocalDriver) -> None:
         _verify(driver)
 
 
-def _begin(driver: LocalDriver) -> None:
+def _begin(driver: MachineDriver) -> None:
     """Find out who is to be ended, and write it down."""
     system, entries = driver.system, driver.system.entries()
     holders = {holder.pid: holder for holder in system.held().holders}
@@ -67,7 +67,7 @@ def _begin(driver: LocalDriver) -> None:
     )
 
 
-def _no_targets(driver: LocalDriver, found: HolderTree) -> None:
+def _no_targets(driver: MachineDriver, found: HolderTree) -> None:
     if found.spared:
         driver.end(
             Phase.NEEDS_OPERATOR, f"tpuwatch does not end who holds the TPU: {listed(found.spared)}. Nothing was done."
@@ -79,7 +79,7 @@ def _no_targets(driver: LocalDriver, found: HolderTree) -> None:
         driver.cancel("It is not known which process is to be ended.")
 
 
-def _send_signals(driver: LocalDriver) -> None:
+def _send_signals(driver: MachineDriver) -> None:
     """One signal after another, from the one that was about to be sent."""
     processes = decode_processes(driver.record.operations)
     if driver.record.boot_id != driver.system.boot_id():
@@ -115,7 +115,7 @@ def _send_signals(driver: LocalDriver) -> None:
     driver.write(Phase.VERIFYING)
 
 
-def _left(driver: LocalDriver) -> list[tuple[signal.Signals, float]]:
+def _left(driver: MachineDriver) -> list[tuple[signal.Signals, float]]:
     """The signals from the one that the record names, and the time after each; all where it names none."""
     settings = driver.settings
     stages = (
@@ -129,7 +129,7 @@ def _left(driver: LocalDriver) -> list[tuple[signal.Signals, float]]:
     return sequence[names.index(driver.record.operation) :] if driver.record.operation in names else sequence
 
 
-def _send(driver: LocalDriver, found: HolderTree, number: signal.Signals) -> list[ProcessId]:
+def _send(driver: MachineDriver, found: HolderTree, number: signal.Signals) -> list[ProcessId]:
     """Send it to all of them. Who holds the TPU and may not be signalled, if that is all of them."""
     denied = []
     for process in (*found.holders, *found.others):
@@ -145,7 +145,7 @@ def _send(driver: LocalDriver, found: HolderTree, number: signal.Signals) -> lis
     return [process for process in found.holders if process in denied] if set(found.holders) <= set(denied) else []
 
 
-def _let_go(driver: LocalDriver, processes: tuple[ProcessId, ...], seconds: float) -> bool:
+def _let_go(driver: MachineDriver, processes: tuple[ProcessId, ...], seconds: float) -> bool:
     """Wait until none of them holds the TPU; whether that has come."""
     system, until = driver.system, driver.clock.monotonic() + seconds
     with contextlib.ExitStack() as opened:
@@ -158,7 +158,7 @@ def _let_go(driver: LocalDriver, processes: tuple[ProcessId, ...], seconds: floa
         return True
 
 
-def _verify(driver: LocalDriver) -> None:
+def _verify(driver: MachineDriver) -> None:
     """Whether they have let go, and who has the TPU now."""
     system, record = driver.system, driver.record
     processes, same_boot = decode_processes(record.operations), record.boot_id == system.boot_id()
@@ -176,7 +176,7 @@ def _verify(driver: LocalDriver) -> None:
     driver.end(Phase.DONE, f"{_let_go_of(processes)}. {_now(driver, held)}".rstrip())
 
 
-def _now(driver: LocalDriver, held: HolderScan) -> str:
+def _now(driver: MachineDriver, held: HolderScan) -> str:
     """Who has the TPU now, and what became of the lock file."""
     if held.holders:
         return f"It is in use again: by {_shown(held.holders)}."
@@ -188,7 +188,7 @@ def _now(driver: LocalDriver, held: HolderScan) -> str:
     return f"It is free. libtpu's lock file is left: {clean(why)}." if why else "It is free."
 
 
-def _not_ended(driver: LocalDriver, still: list[ProcessId]) -> str:
+def _not_ended(driver: MachineDriver, still: list[ProcessId]) -> str:
     if blocked := [process for process in still if driver.system.blocked(process)]:
         return (
             f"{_processes(blocked, 'is', 'are')} blocked in the kernel (state D), where no signal arrives, and the TPU "

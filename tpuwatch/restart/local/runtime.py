@@ -12,7 +12,7 @@ from tpuwatch.core import clean, installed, length
 from tpuwatch.model import Phase
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.local.driver import LocalDriver
+    from tpuwatch.restart.local.machine_driver import MachineDriver
 
 _ENVIRONMENT: Final = {"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _SHOW_SECONDS: Final = 10.0
@@ -30,7 +30,7 @@ class Unit:
     invocation: str = ""  # of its latest start
 
 
-def run_step(driver: LocalDriver) -> None:
+def run_step(driver: MachineDriver) -> None:
     """One step of the record."""
     phase = driver.record.phase
     if phase is Phase.REQUESTED:
@@ -43,7 +43,7 @@ def run_step(driver: LocalDriver) -> None:
         _verify(driver)
 
 
-def _begin(driver: LocalDriver) -> None:
+def _begin(driver: MachineDriver) -> None:
     settings = driver.settings
     unit = _unit(driver)
     if not (settings.runtime_command or settings.runtime_unit):
@@ -66,7 +66,7 @@ def _begin(driver: LocalDriver) -> None:
     )
 
 
-def _restart(driver: LocalDriver) -> None:
+def _restart(driver: MachineDriver) -> None:
     settings = driver.settings
     argv = settings.runtime_command or _systemctl(driver, "restart", "--no-ask-password")
     ran = driver.system.run(argv, settings.runtime_seconds, _ENVIRONMENT, driver.must_stop)
@@ -86,7 +86,7 @@ def _restart(driver: LocalDriver) -> None:
     driver.write(Phase.VERIFYING, stops=1, note=f"The restart of the runtime has failed: {ran.why('the command')}")
 
 
-def _find_out(driver: LocalDriver) -> None:
+def _find_out(driver: MachineDriver) -> None:
     """A driver died between this intent and its outcome."""
     unit = _unit(driver)
     if not driver.settings.runtime_unit:
@@ -100,7 +100,7 @@ def _find_out(driver: LocalDriver) -> None:
         driver.pause(_LOOK_SECONDS)
 
 
-def _unknown(driver: LocalDriver) -> None:
+def _unknown(driver: MachineDriver) -> None:
     driver.end(
         Phase.FAILED,
         "tpuwatch ended while it restarted the runtime, and nothing shows that it was restarted. It is not restarted "
@@ -108,7 +108,7 @@ def _unknown(driver: LocalDriver) -> None:
     )
 
 
-def _verify(driver: LocalDriver) -> None:
+def _verify(driver: MachineDriver) -> None:
     """Whether it runs, and goes on doing so."""
     record, settings = driver.record, driver.settings
     if not settings.runtime_unit:
@@ -137,7 +137,7 @@ def _verify(driver: LocalDriver) -> None:
     driver.pause(_LOOK_SECONDS)
 
 
-def _settle(driver: LocalDriver, unit: Unit, now: float) -> None:
+def _settle(driver: MachineDriver, unit: Unit, now: float) -> None:
     record, settings = driver.record, driver.settings
     if not record.well_since or record.shown != unit.invocation:  # it has begun, or begun again by itself
         if record.well_since and _waited(driver):
@@ -154,7 +154,7 @@ def _settle(driver: LocalDriver, unit: Unit, now: float) -> None:
     driver.pause(min(left, _LOOK_SECONDS))
 
 
-def _unit(driver: LocalDriver) -> Unit:
+def _unit(driver: MachineDriver) -> Unit:
     if not driver.settings.runtime_unit:
         return Unit()
     argv = _systemctl(driver, "show", "--property=LoadState,ActiveState,InvocationID")
@@ -167,14 +167,14 @@ def _unit(driver: LocalDriver) -> Unit:
     )
 
 
-def _systemctl(driver: LocalDriver, *words: str) -> tuple[str, ...]:
+def _systemctl(driver: MachineDriver, *words: str) -> tuple[str, ...]:
     return (driver.system.find("systemctl") or "systemctl", *words, "--", driver.settings.runtime_unit)
 
 
-def _is_before(driver: LocalDriver, unit: Unit) -> bool:
+def _is_before(driver: MachineDriver, unit: Unit) -> bool:
     return f"{_BEFORE}{unit.invocation}" in driver.record.operations
 
 
-def _waited(driver: LocalDriver, times: int = 1) -> bool:
+def _waited(driver: MachineDriver, times: int = 1) -> bool:
     """Whether the phase has lasted for as long as a restart may take."""
     return driver.clock.time() - driver.record.entered >= times * driver.settings.runtime_seconds

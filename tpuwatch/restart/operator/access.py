@@ -13,7 +13,7 @@ from tpuwatch.model import ledger_down
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.opening import open_ledger
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
-from tpuwatch.restart.operator.wording import own_command
+from tpuwatch.restart.wording import own_command
 
 if TYPE_CHECKING:
     from tpuwatch.config import Config

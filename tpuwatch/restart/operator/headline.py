@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital
 from tpuwatch.model import Phase
-from tpuwatch.restart.operator.wording import phase_words
+from tpuwatch.restart.wording import DOWN, phase_words
 from tpuwatch.restart.workflow import commands
 
 if TYPE_CHECKING:
     from tpuwatch.model import RestartRecord
     from tpuwatch.restart.workflow.types import PhaseLimits
 
-DOWN: Final = {
-    Phase.INTENT: "MAY BE STOPPED",
-    Phase.STOPPING: "IS BEING STOPPED",
-    Phase.STOPPED: "IS STOPPED",
-    Phase.STARTING: "IS STARTING",
-}
 RETRYING: Final = frozenset({Phase.STOPPED, Phase.STARTING})  # between these a start that fails goes to and fro
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.report import NodeReport
     from tpuwatch.restart.workflow.types import NodeObservation, PhaseLimits, Step
 
-UNKNOWN_FLEET_SIZE: Final = 1_000_000  # nodes: a command does not know their number, so a share of them limits nothing
 _MAX_HOLDERS: Final = 5
 
 
@@ -134,13 +133,13 @@ class RestartPlan:
         settings = PolicySettings.of(config)
         target = self.record.target
         created = self.observation.created
-        use = budgets.use(view, target, UNKNOWN_FLEET_SIZE, settings, now, created)
+        use = budgets.use(view, target, budgets.UNKNOWN_FLEET_SIZE, settings, now, created)
         lines = [
             f"Restarts of this node within {length(settings.node_window_seconds)}: {use.node} of {use.node_max}; of "
             f"all nodes within {length(settings.fleet_window_seconds)}: {use.fleet} of {use.fleet_max}."
         ]
         cause = self.report.verdict
-        hold = budgets.hold(view, target, self.record.action, cause, UNKNOWN_FLEET_SIZE, settings, now, created)
+        hold = budgets.hold(view, target, self.record.action, cause, budgets.UNKNOWN_FLEET_SIZE, settings, now, created)
         if hold is not None:
             lines.append(f"tpuwatch itself would not restart it now: {hold.sentence}. An operator may.")
         return use, lines

@@ -41,8 +41,8 @@ def reported_history(document: Mapping[str, Any], targets: Sequence[Target]) -> 
 
 def _state(document: Mapping[str, Any], since: float) -> RestartState:
     record = _record(document)
-    calls = record.phase is Phase.NEEDS_OPERATOR and record.entered > since
-    return RestartState(record, document["driver"] or "", bool(document["driver_ended"]), calls)
+    needs_operator = record.phase is Phase.NEEDS_OPERATOR and record.entered > since
+    return RestartState(record, document["driver"] or "", bool(document["driver_ended"]), needs_operator)
 
 
 def _record(document: Mapping[str, Any]) -> RestartRecord:

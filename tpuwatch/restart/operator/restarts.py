@@ -6,20 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConflictError, LedgerError, times
-from tpuwatch.model import Lease, Phase, RestartBudget, Target, ledger_down
+from tpuwatch.model import Lease, Phase, ledger_down
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import left
-from tpuwatch.restart.operator.plan import UNKNOWN_FLEET_SIZE
-from tpuwatch.restart.operator.wording import full_name, phase_words
 from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.wording import full_name, phase_words
 from tpuwatch.restart.workflow.step import ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpuwatch.model import Attempt, Breaker, RestartRecord
+    from tpuwatch.model import Attempt, Breaker, RestartBudget, RestartRecord, Target
     from tpuwatch.restart.ledger.reading import LedgerReading
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.policy.settings import PolicySettings
@@ -34,7 +33,7 @@ class RestartState:
     record: RestartRecord
     driver: str = ""  # in words; "" if there is none
     driver_ended: bool = False  # its process has ended for sure
-    calls: bool = False  # it ended with a call for an operator, not long ago
+    needs_operator: bool = False  # it ended so, not long ago
 
     @property
     def is_driven(self) -> bool:
@@ -53,8 +52,8 @@ class RestartState:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it is alone, or calls for an operator."""
-        return self.is_alone or self.calls or (self.record.open and bool(self.record.note))
+        """Whether it is alone, or needs an operator."""
+        return self.is_alone or self.needs_operator or (self.record.open and bool(self.record.note))
 
     def document(self) -> dict[str, Any]:
         """It for JSON."""
@@ -179,23 +178,12 @@ def read_status(access: LedgerAccess, targets: Sequence[Target], settings: Polic
     view = reading.view
     return LedgerStatus(
         breaker=view.fleet.breaker,
-        budget=fleet_budget(view, settings, now),
+        budget=budgets.fleet_budget(view, settings, now),
         restarts=[
             _state(record, machine, now - settings.node_window_seconds)
             for record in records_of(view.records.values(), targets)
         ],
         ledger_problem=problem,
-    )
-
-
-def fleet_budget(view: budgets.LedgerView, settings: PolicySettings, now: float) -> RestartBudget:
-    """What is used of the budget of all nodes, and what opens the breaker."""
-    return RestartBudget(
-        restarts=budgets.use(view, Target("", "", ""), UNKNOWN_FLEET_SIZE, settings, now).fleet,
-        max_restarts=settings.fleet_max,
-        window_seconds=settings.fleet_window_seconds,
-        node_window_seconds=settings.node_window_seconds,
-        breaker_opens="" if view.fleet.breaker.opened is not None else budgets.trips(view, settings, now),
     )
 
 
@@ -270,10 +258,10 @@ def _reading(access: LedgerAccess) -> LedgerReading:
 
 def _state(record: RestartRecord, machine: ThisMachine, since: float) -> RestartState:
     """`since`: what ended before then is over."""
-    owner, calls = record.lease.owner, record.phase is Phase.NEEDS_OPERATOR and record.entered > since
+    owner, needs_operator = record.lease.owner, record.phase is Phase.NEEDS_OPERATOR and record.entered > since
     if not owner:
-        return RestartState(record, calls=calls)
-    return RestartState(record, owner_words(owner), machine.is_gone(owner), calls)
+        return RestartState(record, needs_operator=needs_operator)
+    return RestartState(record, owner_words(owner), machine.is_gone(owner), needs_operator)
 
 
 def records_of(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[RestartRecord]:

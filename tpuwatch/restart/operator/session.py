@@ -16,11 +16,11 @@ from tpuwatch.restart.ledger.reading import read_ledger
 from tpuwatch.restart.operator.follow import RestartFollower
 from tpuwatch.restart.operator.headline import Headline, left, trouble
 from tpuwatch.restart.operator.plan import RestartPlan
-from tpuwatch.restart.operator.wording import action_words, describe_local_action, phase_words
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.starter import claim_budget
+from tpuwatch.restart.wording import action_words, describe_local_action, phase_words
 from tpuwatch.restart.workflow import commands, step, workflow
 from tpuwatch.restart.workflow.types import PresentEvidence
 

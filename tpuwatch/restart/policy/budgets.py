@@ -14,15 +14,29 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import counted, doubled, length, listed
-from tpuwatch.model import DESTRUCTIVE, ENDED, Action, Attempt, Blocked, Breaker, Claim, Fleet, Phase, Use
+from tpuwatch.model import (
+    DESTRUCTIVE,
+    ENDED,
+    Action,
+    Attempt,
+    Blocked,
+    Breaker,
+    Claim,
+    Fleet,
+    Phase,
+    RestartBudget,
+    Target,
+    Use,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tpuwatch.model import RestartRecord, Target
+    from tpuwatch.model import RestartRecord
     from tpuwatch.restart.policy.settings import PolicySettings
 
 SKEW_SECONDS: Final = 120.0  # between the clocks of those who write records
+UNKNOWN_FLEET_SIZE: Final = 1_000_000  # nodes: a command does not know their number, so a share of them limits nothing
 _NAMED: Final = 5  # nodes, in a sentence
 
 
@@ -165,6 +179,17 @@ def use(
         node_max=settings.node_max,
         fleet=_of_fleet(view, now - settings.fleet_window_seconds),
         fleet_max=allowance(watched, settings),
+    )
+
+
+def fleet_budget(view: LedgerView, settings: PolicySettings, now: float) -> RestartBudget:
+    """What is used of the budget of all nodes, and what opens the breaker."""
+    return RestartBudget(
+        restarts=use(view, Target("", "", ""), UNKNOWN_FLEET_SIZE, settings, now).fleet,
+        max_restarts=settings.fleet_max,
+        window_seconds=settings.fleet_window_seconds,
+        node_window_seconds=settings.node_window_seconds,
+        breaker_opens="" if view.fleet.breaker.opened is not None else trips(view, settings, now),
     )
 
 

@@ -1,1 +1,6 @@
-"""The state machine of a restart. Pure: what the API shows goes in, what to write and to call next comes out."""
+"""The state machine of a restart. Pure.
+
+In: a record, and what the API shows.
+Out: the record to write, and the call to make next.
+Never: makes a call itself.
+"""

@@ -10,8 +10,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.sim.cloud.nodes import shape_of
-from tpuwatch.sim.cloud.operations import Error, SimOperation, Work, begin
+from tpuwatch.sim.cloud.operations import Error, SimOperation
 from tpuwatch.sim.cloud.responses import ServiceError, not_found
+from tpuwatch.sim.cloud.work import Work, begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

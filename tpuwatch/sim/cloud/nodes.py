@@ -1,4 +1,4 @@
-"""Simulated nodes with their workers' workloads, and queued resources."""
+"""Simulated nodes with their workers' workloads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.libtpu import GENERATIONS, devices_per_chip, generation, hosts_of
-from tpuwatch.sim.cloud.responses import not_found
 
 if TYPE_CHECKING:
     from tpuwatch.model import Maintenance, Symptom
-    from tpuwatch.sim.cloud.world import World
 
 GIB: Final = 1 << 30
 _MAX_HOSTS: Final = 1 << 14
@@ -106,48 +104,3 @@ def shape_of(accelerator_type: str) -> tuple[int, int, int]:
     if hosts is None or hosts[0] > _MAX_HOSTS:
         raise ValueError(accelerator_type)
     return *hosts, GENERATIONS[generation(accelerator_type)].hbm_gib * GIB
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedQueuedResource:
-    """A queued resource. It exists as long as one of its nodes."""
-
-    path: str  # projects/P/locations/Z/queuedResources/Q
-    nodes: list[SimNode]
-
-    @property
-    def created(self) -> float:
-        """When its first node was."""
-        return min(node.created for node in self.nodes)
-
-    @property
-    def spot(self) -> bool:
-        """Whether its capacity can be taken back."""
-        return any(node.spot or node.preemptible for node in self.nodes)
-
-    @property
-    def state(self) -> str:
-        """SUSPENDED when a node was preempted, PROVISIONING while one is created, else ACTIVE."""
-        states = {node.state for node in self.nodes}
-        if "PREEMPTED" in states:
-            return "SUSPENDED"
-        return "PROVISIONING" if "CREATING" in states else "ACTIVE"
-
-
-def find_queued_resource(world: World, path: str) -> SimulatedQueuedResource:
-    """Return the queued resource of that name. Raises ServiceError."""
-    parent, _, name = path.partition("/queuedResources/")
-    nodes = [node for node in world.nodes.values() if node.queued_resource == name and node.parent == parent]
-    if not name or not nodes:
-        raise not_found(path)
-    return SimulatedQueuedResource(path, nodes)
-
-
-def list_queued_resources(world: World, within: str) -> dict[str, SimulatedQueuedResource]:
-    """Return the queued resources whose resource names begin with `within`, by name."""
-    found: dict[str, SimulatedQueuedResource] = {}
-    for node in world.nodes.values():
-        path = f"{node.parent}/queuedResources/{node.queued_resource}"
-        if node.queued_resource and path.startswith(within):
-            found.setdefault(path, SimulatedQueuedResource(path, [])).nodes.append(node)
-    return found

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tpuwatch.sim.cloud import lifecycle, operations
-from tpuwatch.sim.cloud.nodes import find_queued_resource, list_queued_resources
+from tpuwatch.sim.cloud import lifecycle, work
+from tpuwatch.sim.cloud.queued_resources import find_queued_resource, list_queued_resources
 from tpuwatch.sim.cloud.responses import ServiceError, generic_handler, page_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from tpuwatch.sim.cloud.nodes import SimNode, SimulatedQueuedResource
+    from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.operations import SimOperation
+    from tpuwatch.sim.cloud.queued_resources import SimulatedQueuedResource
     from tpuwatch.sim.cloud.wire import ApiVersion
     from tpuwatch.sim.cloud.world import World
 
@@ -175,7 +176,7 @@ class OperationsService:
 
     def get_operation(self, request: Any) -> Any:
         """An operation as it stands."""
-        return self._show(operations.find(self._world, request.name))
+        return self._show(work.find(self._world, request.name))
 
     def list_operations(self, request: Any) -> Any:
         """A page of a location's operations; filters are not known."""
@@ -187,12 +188,12 @@ class OperationsService:
 
     def cancel_operation(self, request: Any) -> Any:
         """Write the wish down; the operation goes on, as the contract of this method allows."""
-        operations.find(self._world, request.name).cancel_requested = True
+        work.find(self._world, request.name).cancel_requested = True
         return empty_pb2.Empty()
 
     def delete_operation(self, request: Any) -> Any:
         """Forget an operation; what it does goes on."""
-        del self._world.operations[operations.find(self._world, request.name).name]
+        del self._world.operations[work.find(self._world, request.name).name]
         return empty_pb2.Empty()
 
     def _show(self, operation: SimOperation) -> Any:

@@ -16,8 +16,8 @@ from tpuwatch.sim.cloud.nodes import SimNode
 
 if TYPE_CHECKING:
     from tpuwatch.model import Maintenance
-    from tpuwatch.sim.cloud.nodes import SimulatedQueuedResource
     from tpuwatch.sim.cloud.operations import SimOperation
+    from tpuwatch.sim.cloud.queued_resources import SimulatedQueuedResource
 
 TPU_PORT: Final = 8470
 COMMON_METADATA: Final = "type.googleapis.com/google.cloud.common.OperationMetadata"

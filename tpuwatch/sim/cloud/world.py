@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tpuwatch.model import Maintenance
 from tpuwatch.sim.cloud.faults import Faults
-from tpuwatch.sim.cloud.nodes import GIB, SimNode, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import SimNode, Workload
 from tpuwatch.sim.cloud.operations import SimOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tpuwatch.core import Clock
-
-__all__ = ["GIB", "LoggedCall", "NodeEvent", "SimNode", "Timing", "Workload", "WorkloadPhase", "World"]
 
 _T = TypeVar("_T", SimNode, SimOperation)
 

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.sim.scenario.launch import LAUNCHES
+from tpuwatch.sim.host.launch import LAUNCHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ class Launches:
         self._closed = False
 
     def start(self, name: str, ended: Callable[[], None]) -> subprocess.Popen[bytes] | None:
-        """Start a launch of sim.scenario.launch; None when too many are running. `ended` is called at its end."""
+        """Start a launch of sim.host.launch; None when too many are running. `ended` is called at its end."""
         # Not in the caller's thread: a signal's exception would come between the process and the note of it, and nobody
         # would end it.
         started: Future[subprocess.Popen[bytes] | None] = Future()
@@ -77,7 +77,7 @@ class Launches:
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         command = (
             sys.executable,
-            *("-m", "tpuwatch.sim.scenario.launch", name),
+            *("-m", "tpuwatch.sim.host.launch", name),
             *("--logs", str(self.logs)),
             *("--pace", str(self.pace)),
         )

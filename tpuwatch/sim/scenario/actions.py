@@ -13,8 +13,8 @@ from pydantic import Field, PlainValidator, TypeAdapter, model_validator
 from tpuwatch.config import Allowed, Seconds, Section, YesNo
 from tpuwatch.core import GRPC_CODES
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.world import WorkloadPhase
-from tpuwatch.sim.scenario.launch import LAUNCHES
+from tpuwatch.sim.cloud.nodes import WorkloadPhase
+from tpuwatch.sim.host.launch import LAUNCHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import TpuwatchError
 from tpuwatch.model import Symptom
-from tpuwatch.sim.cloud.world import Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import Workload, WorkloadPhase
+from tpuwatch.sim.host.launch import LAUNCHES
 from tpuwatch.sim.scenario import actions
 from tpuwatch.sim.scenario.file import match_nodes
-from tpuwatch.sim.scenario.launch import LAUNCHES
 from tpuwatch.sim.scenario.validation import suggest
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping
 
-    from tpuwatch.sim.cloud.world import SimNode, World
+    from tpuwatch.sim.cloud.nodes import SimNode
+    from tpuwatch.sim.cloud.world import World
     from tpuwatch.sim.host.launches import Launches
     from tpuwatch.sim.scenario.file import NodeSpec, Scenario
 

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from tpuwatch.config import Allowed, Name, Project, Section, YesNo
 from tpuwatch.core import ConfigError
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
-from tpuwatch.sim.cloud.nodes import shape_of
-from tpuwatch.sim.cloud.world import SimNode, Timing, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase, shape_of
+from tpuwatch.sim.cloud.world import Timing
 from tpuwatch.sim.scenario.actions import (
     AnyAction,
     Health,

@@ -13,8 +13,9 @@ from pathlib import Path
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.sim.cloud.metadata_pages import Account, Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.world import World
 
 sys.path.append(str(Path(__file__).parents[4]))  # last: tpuwatch is the installed one
 

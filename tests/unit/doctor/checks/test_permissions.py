@@ -15,8 +15,9 @@ from tpuwatch.google.errors import ApiError, ApiFault
 from tpuwatch.model import Problem
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

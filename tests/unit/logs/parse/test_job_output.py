@@ -86,7 +86,7 @@ def test_any_cut_and_any_restart_give_the_same_matches(lines: list[str], sizes: 
     assert {(match.key, match.offset) for match in found} == expected
 
 
-def test_a_storm_of_general_failures_is_one_event_with_its_repeats() -> None:
+def test_a_flood_of_general_failures_is_one_event_with_its_repeats() -> None:
     text = "".join(f"JaxRuntimeError: INTERNAL: it failed {number} times\n" for number in range(5000))
     parser = new_parser(fold=True)
     found = parser.feed(text.encode()) + parser.finish()
@@ -94,7 +94,7 @@ def test_a_storm_of_general_failures_is_one_event_with_its_repeats() -> None:
     assert len(found) < 200
 
 
-def test_a_storm_of_general_failures_among_exact_ones_gives_way() -> None:
+def test_a_flood_of_general_failures_among_exact_ones_gives_way() -> None:
     text = "".join(f"JaxRuntimeError: INTERNAL: it failed {number} times\n{EXACT}" for number in range(2000))
     parser = new_parser(fold=True)
     assert set(causes(parser.feed(text.encode()) + parser.finish())) == {Cause.BARRIER_TIMEOUT}

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.match import Match, Repeats
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.records import AHEAD_LINES
-from tpuwatch.logs.parse.repeats import Repeats
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.parse.shapes import OFTEN, Shapes
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
@@ -164,9 +163,9 @@ def test_what_is_counted_are_the_faults_that_each_line_is_by_itself(scanner: Sca
 
 @pytest.mark.parametrize("prefix", ["", "(Worker pid=71, ip=10.0.0.1) ", "(head, rank=0, pid=12) "])
 @pytest.mark.parametrize("way", ["framed", "printed", "json", "docker", "bare"])
-def test_a_storm_is_counted_however_it_is_written(scanner: Scanner, way: str, prefix: str) -> None:
-    storm = "".join(prefix + written(HBM.format(3, n % 8), 3 * n, "E", way) for n in range(300)).encode()
-    found = parse(scanner, storm)
+def test_a_flood_is_counted_however_it_is_written(scanner: Scanner, way: str, prefix: str) -> None:
+    flood = "".join(prefix + written(HBM.format(3, n % 8), 3 * n, "E", way) for n in range(300)).encode()
+    found = parse(scanner, flood)
     assert len(found) < 3 * OFTEN + (AHEAD_LINES if way == "bare" else 0)  # what may go on in lines that follow
     assert counted(found).total() == 300
     assert all(match.details["requested_bytes"] == int(3.21 * 2**30) for match in found)
@@ -177,9 +176,9 @@ def steps(number: int) -> str:
 
 
 @pytest.mark.parametrize("way", ["framed", "printed", "json"])
-def test_after_a_storm_among_steps_of_training_its_last_steps_are_known(scanner: Scanner, way: str) -> None:
-    storm = "".join(written(HBM.format(3, n % 8), n, "E", way) + steps(n) for n in range(100, 999)).encode()
-    found = parse(scanner, storm)
+def test_after_a_flood_among_steps_of_training_its_last_steps_are_known(scanner: Scanner, way: str) -> None:
+    flood = "".join(written(HBM.format(3, n % 8), n, "E", way) + steps(n) for n in range(100, 999)).encode()
+    found = parse(scanner, flood)
     faults = [match for match in found if match.rule.cause is not None]
     assert len(faults) < 3 * OFTEN
     assert counted(found).total() == 899
@@ -187,7 +186,7 @@ def test_after_a_storm_among_steps_of_training_its_last_steps_are_known(scanner:
     assert [match.details["step_count"] for match in found if match.offset > last] == [*range(9980, 9989)]
 
 
-def test_each_failure_of_a_storm_of_several_is_counted(scanner: Scanner) -> None:
+def test_each_failure_of_a_flood_of_several_is_counted(scanner: Scanner) -> None:
     messages = [HBM, PREMAPPED, "Barrier timed out. Id: sync_{}, {} tasks", "nothing {} of interest {}"]
     lines = [record(messages[n % 4].format(n % 9, n % 8), n) for n in range(2000)]
     found = parse(scanner, "".join(lines).encode())
@@ -196,9 +195,9 @@ def test_each_failure_of_a_storm_of_several_is_counted(scanner: Scanner) -> None
 
 
 def test_repeats_are_the_matches_of_each_line(scanner: Scanner) -> None:
-    storm = "".join(record(HBM.format(n % 9, n % 8), n) for n in range(400)).encode()
-    each = parse(scanner, storm, StreamKind.LIBTPU, fold=False)
-    folded = parse(scanner, storm, StreamKind.LIBTPU)
+    flood = "".join(record(HBM.format(n % 9, n % 8), n) for n in range(400)).encode()
+    each = parse(scanner, flood, StreamKind.LIBTPU, fold=False)
+    folded = parse(scanner, flood, StreamKind.LIBTPU)
     repeats = [match.repeats for match in folded if match.repeats]
     keys = list(itertools.chain.from_iterable(map(Repeats.keys, repeats)))
     assert keys == [match.key for some in repeats for match in some.matches()]
@@ -230,9 +229,9 @@ def test_what_may_be_an_exception_of_before_is_read(scanner: Scanner) -> None:
     assert (len(found), {len(match.repeats or ()) for match in found}) == (101, {0})
 
 
-def test_a_storm_is_counted_for_each_author(scanner: Scanner) -> None:
-    storm = "".join(f"[rank{n % 2}]: " + record(HBM.format(n % 9, n % 8), n) for n in range(300)).encode()
-    found = parse(scanner, storm)
+def test_a_flood_is_counted_for_each_author(scanner: Scanner) -> None:
+    flood = "".join(f"[rank{n % 2}]: " + record(HBM.format(n % 9, n % 8), n) for n in range(300)).encode()
+    found = parse(scanner, flood)
     assert counted(found).total() == 300
     assert any(match.repeats for match in found)
 

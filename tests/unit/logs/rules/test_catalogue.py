@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.rules.catalogue import (
     BUILT_IN,
     Catalogue,
@@ -15,6 +14,7 @@ from tpuwatch.logs.rules.catalogue import (
     load_catalogue,
     with_threshold,
 )
+from tpuwatch.logs.rules.marks import CHAIN_MARKS
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Remedy
 
@@ -64,7 +64,7 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
     rules = load_catalogue().rules
     assert {rule.cause for rule in rules} - {None} == {cause for cause in Cause if cause.is_fault}
     assert {rule.mark for rule in rules} - {None} == {
-        *exception_chains.MARKS,
+        *CHAIN_MARKS,
         "banner",
         "premapped",
         "premapped_in_use",
@@ -214,7 +214,7 @@ def test_a_threshold_can_be_set() -> None:
 def test_libtpus_logs_that_grow_are_read_without_general_rules_and_with_the_marks_that_are_wanted() -> None:
     catalogue = load_catalogue()
     kept = for_streams(catalogue, {"banner"}).rules
-    assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *exception_chains.MARKS}
+    assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *CHAIN_MARKS}
     assert not any(rule.general for rule in kept)
     assert any(rule.general for rule in catalogue.rules)
 
@@ -222,7 +222,7 @@ def test_libtpus_logs_that_grow_are_read_without_general_rules_and_with_the_mark
 def test_jobs_output_that_grows_is_read_with_the_general_rules_that_need_no_whole_text() -> None:
     catalogue = load_catalogue()
     kept = for_outputs(catalogue, {"banner"}).rules
-    assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *exception_chains.MARKS}
+    assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *CHAIN_MARKS}
     assert {rule for rule in catalogue.rules if rule.cause is not None} - set(kept) == {
         rule for rule in catalogue.rules if rule.cause is not None and rule.whole_text
     }

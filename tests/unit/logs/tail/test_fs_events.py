@@ -20,12 +20,12 @@ from tests.unit.logs.sites import HEADER, Site, line, name, numbers
 from tpuwatch.logs.tail import fs_events
 from tpuwatch.logs.tail.follow import (
     ACTIVE_SECONDS,
+    BUSY_POLL_SECONDS,
+    BUSY_POLLS,
     IDLE_POLL_SECONDS,
     POLL_SECONDS,
-    STORM_POLL_SECONDS,
-    STORM_POLLS,
 )
-from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS, STORM_EVENTS, SUSPEND_SECONDS, FsEvents
+from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS, MAX_EVENTS, SUSPEND_SECONDS, FsEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,7 +231,7 @@ def test_where_inotify_is_exhausted_it_is_tried_again_later(
     assert woken.by(tmp_path / "log")
 
 
-def test_a_storm_where_not_all_is_watched_suspends_what_is(
+def test_a_flood_where_not_all_is_watched_suspends_what_is(
     woken: Woken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken.hints.watch({str(tmp_path): ""}, 0.0)
@@ -241,15 +241,15 @@ def test_a_storm_where_not_all_is_watched_suspends_what_is(
         woken.hints.watch({str(tmp_path): "", str(tmp_path / "new"): ""}, 0.0)
     assert woken.hints.problem
     assert woken.by(tmp_path / "log")  # what was watched before stays so
-    for _ in range(STORM_EVENTS + 1):
+    for _ in range(MAX_EVENTS + 1):
         dispatch(woken.hints, FileModifiedEvent("/logs/log"))
     woken.hints.take(0.0)
     assert not woken.hints.emitters
 
 
-def test_a_storm_of_events_suspends_watching(woken: Woken, tmp_path: Path) -> None:
+def test_a_flood_of_events_suspends_watching(woken: Woken, tmp_path: Path) -> None:
     woken.hints.watch({str(tmp_path): ""}, 0.0)
-    for _ in range(STORM_EVENTS + 1):  # though none of them matters
+    for _ in range(MAX_EVENTS + 1):  # though none of them matters
         dispatch(woken.hints, FileModifiedEvent("/logs/other"), "tpu_driver.")
     assert woken.event.is_set()
     woken.hints.take(0.0)
@@ -261,45 +261,45 @@ def test_a_storm_of_events_suspends_watching(woken: Woken, tmp_path: Path) -> No
     assert woken.by(tmp_path / "log")
 
 
-def test_a_storm_that_goes_on_is_suspended_for_longer_and_longer(woken: Woken, tmp_path: Path) -> None:
-    def storm(now: float) -> float:
+def test_a_flood_that_goes_on_is_suspended_for_longer_and_longer(woken: Woken, tmp_path: Path) -> None:
+    def flood(now: float) -> float:
         """Have one; for how long watching is suspended."""
         woken.hints.watch({str(tmp_path): ""}, now)
-        for _ in range(STORM_EVENTS + 1):
+        for _ in range(MAX_EVENTS + 1):
             dispatch(woken.hints, FileModifiedEvent("/logs/log"))
         woken.hints.take(now)
         return next(seconds for seconds in range(1, 100) if not woken.hints.suspended(now + seconds))
 
     now, pauses = 0.0, []
     for _ in range(5):
-        pauses.append(storm(now))
+        pauses.append(flood(now))
         now += pauses[-1] + 0.8
     assert pauses == [5, 10, 20, 40, 40]
-    assert storm(now + 60.0) == SUSPEND_SECONDS
+    assert flood(now + 60.0) == SUSPEND_SECONDS
 
 
-def test_events_that_come_slowly_are_no_storm(woken: Woken, tmp_path: Path) -> None:
+def test_events_that_come_slowly_are_no_flood(woken: Woken, tmp_path: Path) -> None:
     woken.hints.watch({str(tmp_path): ""}, 0.0)
     for second in range(1, 5):
-        for _ in range(STORM_EVENTS):
+        for _ in range(MAX_EVENTS):
             dispatch(woken.hints, FileModifiedEvent("/logs/log"))
         woken.hints.take(float(second))
     assert woken.hints.emitters
 
 
-def poll_in_a_storm(site: Site) -> None:
+def poll_in_a_flood(site: Site) -> None:
     """Poll after so many events that they are suspended."""
     site.follower.watch()
     assert site.follower._fs_events is not None
-    for _ in range(STORM_EVENTS + 1):
+    for _ in range(MAX_EVENTS + 1):
         dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
     site.poll()
 
 
-def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
+def test_a_follower_is_polled_often_after_a_flood(site: Site) -> None:
     site.append(name(), HEADER)
     os.utime(site.logs / name(), (site.clock.time(), site.clock.time()))
-    poll_in_a_storm(site)
+    poll_in_a_flood(site)
     assert site.poll().due_in == POLL_SECONDS
     site.clock.advance(1.0)
     site.poll()
@@ -311,7 +311,7 @@ def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
 
 def test_while_each_poll_finds_failures_polls_are_further_apart(site: Site) -> None:
     site.append(name(), HEADER)
-    poll_in_a_storm(site)
+    poll_in_a_flood(site)
 
     def poll(*numbers: int) -> float:
         for number in numbers:
@@ -320,14 +320,14 @@ def test_while_each_poll_finds_failures_polls_are_further_apart(site: Site) -> N
         os.utime(site.logs / name(), (0, site.clock.time() - 0.01))  # the writer goes on
         return site.poll().due_in
 
-    waits = [poll(2 * number, 2 * number + 1) for number in range(STORM_POLLS)]
-    assert waits == pytest.approx([POLL_SECONDS] * (STORM_POLLS - 1) + [STORM_POLL_SECONDS])
+    waits = [poll(2 * number, 2 * number + 1) for number in range(BUSY_POLLS)]
+    assert waits == pytest.approx([POLL_SECONDS] * (BUSY_POLLS - 1) + [BUSY_POLL_SECONDS])
     assert poll() == pytest.approx(POLL_SECONDS)
 
 
-def test_after_a_storm_the_last_record_waits_for_the_next_poll_or_for_quiet(site: Site) -> None:
+def test_after_a_flood_the_last_record_waits_for_the_next_poll_or_for_quiet(site: Site) -> None:
     site.append(name(), HEADER)
-    poll_in_a_storm(site)
+    poll_in_a_flood(site)
     for age, due in ((0.01, POLL_SECONDS), (0.03, 0.02)):  # the writer goes on; it has ended
         site.append(name(), line(1))
         site.clock.advance(POLL_SECONDS)
@@ -355,8 +355,8 @@ def test_a_follower_polls_often_where_inotify_is_exhausted(site: Site, monkeypat
     wait_for(site, 2)
 
 
-def test_a_follower_watches_again_after_a_storm(site: Site) -> None:
-    poll_in_a_storm(site)
+def test_a_follower_watches_again_after_a_flood(site: Site) -> None:
+    poll_in_a_flood(site)
     site.clock.advance(SUSPEND_SECONDS - 0.1)
     site.poll()  # with a look around, so that the next one is not due for a second
     assert not site.follower._fs_events.emitters

@@ -12,9 +12,10 @@ from tests.unit.restart.records import NOW, record
 from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import TpuwatchError
+from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.model.signals import CloudNode, Peer
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Verdict
+from tpuwatch.model.verdict import Action, Confidence, Judgement, Verdict
 from tpuwatch.restart.operator.report import NodeReporter
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
 from tpuwatch.web import serializers

@@ -9,8 +9,9 @@ from tests.unit.health import scenes
 from tests.unit.restart.policy_scenes import ALL_ON, NOW, situation
 from tpuwatch.health.judge import following, judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.answers import Answer
 from tpuwatch.model.restart import RestartDecision
-from tpuwatch.model.signals import Answer, Runtime
+from tpuwatch.model.signals import Runtime
 from tpuwatch.model.verdict import Action, Judgement
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings

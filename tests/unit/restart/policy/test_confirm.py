@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.restart.policy_scenes import NOW, judged
-from tpuwatch.model.signals import Signal
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.verdict import Action, Judgement, Reason, Verdict
 from tpuwatch.restart.policy.situation import GAP_SECONDS, Confirmation, confirm
 

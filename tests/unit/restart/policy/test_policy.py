@@ -23,8 +23,8 @@ from tests.unit.restart.policy_scenes import (
 )
 from tests.unit.restart.policy_table import ALONE, ASKED, ROWS, Row
 from tests.unit.restart.policy_table_asking import ASKING
+from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.restart import FOR_OPERATOR, Blocked, Breaker, Fleet, Phase
-from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import STUCK, Action, Unseen, Verdict
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings

@@ -22,8 +22,8 @@ from tests.unit.restart.policy_scenes import (
     seen,
     situation,
 )
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.restart import Breaker, Fleet, Grounds, Lease, Phase, RestartRecord
-from tpuwatch.model.signals import Signal
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Verdict
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.present import present_evidence

@@ -14,8 +14,9 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.cloud.tpu_v2alpha1.services.tpu.transports import TpuGrpcTransport as AlphaTransport
 
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.world import World
 
 PROJECT, ZONE = "lab", "us-east5-a"
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"

@@ -11,7 +11,7 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 
 from tests.unit.sim.cloud.servers import DEADLINE, PARENT, Cloud
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.world import SimNode, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import SimNode, WorkloadPhase
 
 PATH = f"{PARENT}/nodes/train-1"
 

@@ -12,7 +12,8 @@ from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.signals import Maintenance
 from tpuwatch.sim.cloud.metadata_pages import ROOT, Account, Page, Pages, Query
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect, bounds, instance_id
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import World
 
 
 def world_of(**fields: Any) -> tuple[World, SimNode]:

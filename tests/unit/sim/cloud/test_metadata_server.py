@@ -17,7 +17,8 @@ from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import ROOT, Account, Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
-from tpuwatch.sim.cloud.world import SimNode, World
+from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.world import World
 
 DEADLINE = 60.0  # of each socket operation: long, for none should need it
 GOOGLE = {"Metadata-Flavor": "Google"}

@@ -17,8 +17,9 @@ from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.metadata_tree import instance_id
 from tpuwatch.sim.cloud.monitoring_samples import DUTY_CYCLE, IDLE, INFRA_HEALTH, MEMORY_TOTAL, MEMORY_USED
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.server import CloudServer
-from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.world import World
 
 NAME = f"projects/{PROJECT}"
 CUSTOM = "custom.googleapis.com/tpuwatch/verdict"

@@ -17,10 +17,10 @@ from tpuwatch.core.clock import ManualClock
 from tpuwatch.libtpu import metrics_proto
 from tpuwatch.libtpu.metrics_values import total
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.nodes import shape_of
+from tpuwatch.sim.cloud.nodes import GIB, SimNode, Workload, WorkloadPhase, shape_of
 from tpuwatch.sim.cloud.runtime_metrics import DUTY_CYCLE, GROWTH, HBM_TOTAL, HBM_USED, HLO_QUEUE, HLO_TIMING, IDLE
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
-from tpuwatch.sim.cloud.world import GIB, SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.world import World
 
 DEADLINE = 60.0  # of a call that is to succeed: long, for none should need it
 SOON = 0.3  # of a call that is to hang

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.sim.cloud.nodes import GIB, shape_of
-from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+from tpuwatch.sim.cloud.nodes import GIB, SimNode, Workload, WorkloadPhase, shape_of
+from tpuwatch.sim.cloud.world import World
 
 
 @pytest.fixture

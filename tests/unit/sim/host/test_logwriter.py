@@ -8,8 +8,8 @@ import pytest
 from tests.paths import SHARED
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.host.glog import GlogFiles
+from tpuwatch.sim.host.launch import PADDED
 from tpuwatch.sim.host.logwriter import BUILD_LABEL, SimulatedProcess
-from tpuwatch.sim.scenario.launch import PADDED
 
 RECORD = re.compile(r"^([IWEF])(\d{4} \d\d:\d\d:\d\d\.\d{6}) +(\d+) ([^ :\]]+:\d+)\] (.*)$")
 REAL_LOGS = SHARED / "libtpu-logs"

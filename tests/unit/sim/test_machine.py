@@ -11,8 +11,8 @@ import pytest
 
 from tpuwatch.config import load_config
 from tpuwatch.core.errors import TpuwatchError
-from tpuwatch.sim.host import machine
-from tpuwatch.sim.host.machine import SimulatedMachine, terminate
+from tpuwatch.sim import machine
+from tpuwatch.sim.machine import SimulatedMachine, terminate
 from tpuwatch.sim.scenario.actions import StartLaunch
 
 SERVE = """

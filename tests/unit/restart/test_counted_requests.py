@@ -10,10 +10,9 @@ from tests.standins.buckets import BUCKET, storage_running
 from tests.unit.restart.records import NOW, record
 from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.core.errors import LedgerError
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.signals import Snapshot
-from tpuwatch.restart.runner import RestartRunner
+from tpuwatch.restart.service import RestartService
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 REQUESTS = "tpuwatch_api_requests_total"
@@ -36,27 +35,26 @@ def test_requests_to_cloud_storage_are_counted(clock: ManualClock, tmp_path: Pat
     with storage_running(clock) as server:
         ledger = {"kind": "gcs", "bucket": BUCKET, "endpoint": server.address, "insecure": True}
         config = Config.model_validate({"ledger": ledger, "state": {"dir": tmp_path}})
-        runner = RestartRunner(
+        service = RestartService(
             config,
             nodes=lambda: (),
             snapshot=Snapshot,
             metrics=metrics,
             clock=clock,
-            host="vm-1",
-            on_change=lambda: None,
+            watching_since=NOW,
+            progress=lambda *_: None,
             ask_peer=lambda _: None,
         )
         try:
             assert requests(metrics) == {}
-            runner.read()
-            assert runner.starter.write(record(), 0)
-            assert not runner.starter.write(record(), 0)  # another one has written it
+            service._ledger.read()
+            assert service._starter.write(record(), 0)
+            assert not service._starter.write(record(), 0)  # another one has written it
             server.faults.set(InjectedFault(method="ListObjects", code="PERMISSION_DENIED"))
-            with pytest.raises(LedgerError):
-                runner.read()
+            service._ledger.read()
+            assert service._ledger.problem
         finally:
-            runner.drivers.stop()
-            runner.close(5.0)
+            service._ledger.close()
     assert requests(metrics) == {
         '{code="OK",method="storage.objects.get"}': 3,  # the fleet twice; what the refused write came upon
         '{code="OK",method="storage.objects.insert"}': 1,

@@ -18,8 +18,8 @@ from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
+from tpuwatch.sim.host.launch import LAUNCHES, play
 from tpuwatch.sim.host.logwriter import SimulatedProcess
-from tpuwatch.sim.scenario.launch import LAUNCHES, play
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_launch_is_recognised(
 
 
 def test_as_a_program_it_writes_under_its_own_pid_and_takes_the_environment(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tpuwatch.sim.scenario.launch", "healthy", "--logs", str(tmp_path), "--pace", "0"]
+    command = [sys.executable, "-m", "tpuwatch.sim.host.launch", "healthy", "--logs", str(tmp_path), "--pace", "0"]
     environment = {**os.environ, "TPU_PREMAPPED_BUFFER_SIZE": "8192"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     _, output = process.communicate(timeout=60)

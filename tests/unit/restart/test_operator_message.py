@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.restart.restart_side import NOW, ZONE, Side, cloud, half_done, target
+from tpuwatch.model.answers import Signal
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.restart import Blocked, Breaker, Fleet, Phase
-from tpuwatch.model.signals import Signal
 from tpuwatch.model.verdict import Action, Verdict
-from tpuwatch.restart.call import Call
+from tpuwatch.restart.operator_message import OperatorMessage
 
 PATH = target("train-1").path
 
@@ -90,7 +90,7 @@ def test_a_restart_that_is_hindered_tells_what_was_tried(side: Side) -> None:
 
 def test_a_restart_that_failed_names_the_command_to_try_again() -> None:
     record = half_done(phase=Phase.FAILED, note="It runs. Look: `gcloud compute tpus tpu-vm describe train-1`.")
-    assert Call(record.target, record=record, config="/etc/t.toml").steps() == [
+    assert OperatorMessage(record.target, record=record, config="/etc/t.toml").steps() == [
         "gcloud compute tpus tpu-vm describe train-1",
         f"tpuwatch restart --config /etc/t.toml {PATH}",
     ]
@@ -98,4 +98,4 @@ def test_a_restart_that_failed_names_the_command_to_try_again() -> None:
 
 def test_no_call_is_without_a_step() -> None:
     record = half_done(phase=Phase.NEEDS_OPERATOR, note="It is gone.")
-    assert Call(record.target, record=record).steps() == [f"tpuwatch restarts {PATH}"]
+    assert OperatorMessage(record.target, record=record).steps() == [f"tpuwatch restarts {PATH}"]

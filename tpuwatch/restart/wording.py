@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import length
+from tpuwatch.model import Phase
 
 if TYPE_CHECKING:
-    from tpuwatch.model import Action, Phase, RestartRecord, Target
+    from tpuwatch.model import Action, RestartRecord, Target
+
+DOWN: Final = {
+    Phase.INTENT: "MAY BE STOPPED",
+    Phase.STOPPING: "IS BEING STOPPED",
+    Phase.STOPPED: "IS STOPPED",
+    Phase.STARTING: "IS STARTING",
+}
 
 
 def phase_words(phase: Phase) -> str:

@@ -1,6 +1,6 @@
 """Launches that a stand-in TPU VM plays: each one is a real process that writes what libtpu and a job would write.
 
-Run as a program (`python -m tpuwatch.sim.scenario.launch NAME --logs DIRECTORY`) one launch is played by the process,
+Run as a program (`python -m tpuwatch.sim.host.launch NAME --logs DIRECTORY`) one launch is played by the process,
 so that its pid, its environment and its end are as real as its files.
 """
 
@@ -134,7 +134,7 @@ def play(launch: SimulatedLaunch, libtpu: SimulatedProcess, job: JobOutput, paus
 
 def main() -> int:
     """Play one launch in this process."""
-    parser = argparse.ArgumentParser(prog="python -m tpuwatch.sim.scenario.launch", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tpuwatch.sim.host.launch", description=main.__doc__)
     parser.add_argument("launch", choices=LAUNCHES)
     parser.add_argument("--logs", type=Path, required=True, metavar="DIRECTORY", help="where libtpu's log files go")
     parser.add_argument("--pace", type=float, default=1.0, help="1 in real time, 0 without any waiting (default: 1)")

@@ -1,4 +1,4 @@
-"""What a call to a person says of a node: how it is, since when, what was done, and the commands to run. Pure."""
+"""What a message to an operator says of a node: how it is, since when, what was done, and the commands to run. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, times
 from tpuwatch.model import Blocked, Phase, Remedy, filled_in
-from tpuwatch.restart.operator.wording import own_command
 from tpuwatch.restart.policy.situation import OF_THE_NODE
+from tpuwatch.restart.wording import own_command
 
 if TYPE_CHECKING:
     from tpuwatch.model import JudgedNode, RestartDecision, RestartRecord, Target
@@ -35,8 +35,8 @@ _RESTARTED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What calls for a person: a node as it was judged last, and its record in the ledger, as far as there are such."""
+class OperatorMessage:
+    """What it is about: a node as it was judged last, and its record in the ledger, as far as there are such."""
 
     target: Target
     judged: JudgedNode | None = None

@@ -1,0 +1,103 @@
+"""What a run leaves behind: its record for the daemon and for tuning, and the report that was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.exec.messages import print_message
+from tpuwatch.exec.preparation import names
+from tpuwatch.exec.run_result import findings_to_report
+from tpuwatch.host import ProcFs
+from tpuwatch.launches import launch_from
+from tpuwatch.model import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tpuwatch.exec.preparation import PreparedRun
+    from tpuwatch.exec.run_result import RunResult
+    from tpuwatch.model import Launch, TunePlan
+
+_PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
+_LAUNCHES: Final = 16  # that a record holds
+_NAMES: Final = 100
+_FINDINGS: Final = 16  # that a record holds
+
+
+def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
+    """The command's launches, with all that we know and their logs do not."""
+    records = end.found.get("records", ()) if end.found is not None else ()
+    launches = [launch_from(one) for one in records][-_LAUNCHES:]
+    environment = {key: value for key, value in prepared.environ.items() if key.startswith(_PREFIXES)}
+    boot_id = ProcFs(prepared.root / "proc").boot_id()
+    for launch in launches:
+        launch.environment = launch.environment or environment
+        launch.workload = prepared.workload
+        launch.boot_id = boot_id
+        launch.ended = max(end.ended, launch.started)
+        if launch.pid == end.pid or len(launches) == 1:
+            launch.exit_status = end.status
+            if end.oom is not None:
+                launch.faults.setdefault(Cause.HOST_OOM.value, launch.ended - launch.started)
+    return tuple(launches)
+
+
+def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...]) -> str:
+    """Leave the record of the run. A sentence on what went wrong, empty if nothing did."""
+    if prepared.directory is None:
+        return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
+    from tpuwatch.launches import ExecRecord, RecordedFinding, trim_records, write_record
+
+    found = end.found or {}
+    causes = dict.fromkeys(finding["cause"] for finding in found.get("findings", ()))
+    reported = {finding["cause"] for finding in findings_to_report(end)}
+    record = ExecRecord(
+        id=prepared.launch,
+        workload=prepared.workload,
+        started=end.started,
+        ended=max(end.started, end.ended),
+        exit_status=end.status,
+        launches=launches,
+        given=names(prepared.given)[:_NAMES],
+        kept=tuple(kept.name for kept in prepared.given.kept)[:_NAMES],
+        causes=tuple(causes)[:_NAMES],
+        findings=tuple(RecordedFinding(**one) for one in found.get("recorded", ()) if one["cause"] in reported)[
+            :_FINDINGS
+        ],
+    )
+    try:
+        write_record(prepared.directory, record)
+        if prepared.own:
+            trim_records(prepared.directory)
+    except OSError as error:
+        return f"this run is not recorded: {prepared.directory}: {error.strerror or error}."
+    return ""
+
+
+def write_report(path: Path, prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> None:
+    from tpuwatch.core import dumps
+
+    try:
+        path.write_text(dumps(_document(prepared, end, plan), indent=2) + "\n")
+    except OSError as error:
+        print_message(f"cannot write {path}: {error.strerror}.")
+
+
+def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
+    found = end.found or {}
+    return {
+        "launch": prepared.launch,
+        "workload": prepared.workload,
+        "started_epoch": end.started,
+        "ended_epoch": end.ended,
+        "exit_status": end.status,
+        "host_oom": end.oom is not None,
+        "read": end.found is not None,
+        "unread_bytes": found.get("unread_bytes", 0),
+        "given": {name: prepared.environ[name] for name in names(prepared.given)},
+        "kept": [kept.name for kept in prepared.given.kept],
+        "findings": found.get("findings", []),
+        "launches": found.get("launches", []),
+        "next": None if plan is None else {setting.name: setting.value for setting in plan.settings},
+    }
