@@ -92,6 +92,26 @@ class Grounds:
     sources: tuple[str, ...] = ()  # of that evidence: values of Source
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ProcessId:
+    """A process, and no later one of the same number in this boot."""
+
+    pid: int
+    ticks: int  # clock ticks from boot to its start
+
+    def __str__(self) -> str:
+        return f"{self.pid}/{self.ticks}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnMachine:
+    """What was begun on the node's own machine, so that who finds it later knows what became of it."""
+
+    act: str = ""  # the name of the signal that is sent, or what is run
+    processes: tuple[ProcessId, ...] = ()  # who is asked for a checkpoint, or is to let go of the TPU; sorted
+    invocation: str | None = None  # systemd's id of the unit's start before; None where that does not matter
+
+
 @dataclass(frozen=True, slots=True)
 class RestartRecord:
     """All that the ledger holds of one node."""
@@ -124,6 +144,7 @@ class RestartRecord:
     signals: tuple[str, ...] = ()  # who spoke for it: values of Signal; empty where an operator wanted it
     sources: tuple[str, ...] = ()  # what they rest on: values of Source
     grounds: Grounds = Grounds()
+    machine: OnMachine = OnMachine()
     note: str = ""  # for operators, a sentence
     history: tuple[Attempt, ...] = ()  # the newest first; bounded
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpuwatch.model.restart import Attempt, Breaker, Claim, Fleet, Grounds, Lease, Phase, RestartRecord, Target
+from tpuwatch.model.restart import (
+    Attempt,
+    Breaker,
+    Claim,
+    Fleet,
+    Grounds,
+    Lease,
+    OnMachine,
+    Phase,
+    ProcessId,
+    RestartRecord,
+    Target,
+)
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.base import Ledger, Stored
 
@@ -63,6 +75,7 @@ def full_record(node: str = "train-1") -> RestartRecord:
         signals=("cloud", "runtime"),
         sources=("cloud", "runtime"),
         grounds=Grounds("node_stuck", Action.MANUAL, NOW - 2, "tpuwatch@vm-1", NOW - 9, ("kernel", "runtime")),
+        machine=OnMachine("SIGTERM", (ProcessId(40, 1000), ProcessId(41, 2000)), "a1b2"),
         note="There is no more capacity.",
         history=(attempt, attempt),
     )

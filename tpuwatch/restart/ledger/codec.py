@@ -7,13 +7,26 @@ from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import LedgerError, capital
-from tpuwatch.model import Action, Attempt, Breaker, Claim, Fleet, Grounds, Lease, Phase, RestartRecord, Target
+from tpuwatch.model import (
+    Action,
+    Attempt,
+    Breaker,
+    Claim,
+    Fleet,
+    Grounds,
+    Lease,
+    OnMachine,
+    Phase,
+    ProcessId,
+    RestartRecord,
+    Target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Raised with every change of what a record holds: an older tpuwatch would lose what it does not know by writing it.
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 _LOOK: Final = (
     "look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped"
 )
@@ -23,7 +36,9 @@ RECOVER: Final = (
     "its breaker open"
 )
 MAX_CHARS: Final = 1 << 18  # a record takes some thousand
-# Schema 2 lacks what a restart was decided on. Schema 1 also had other names for some keys and values.
+# Schema 3 has what was begun on a machine among the operations of the cloud. Schema 2 lacks what a restart was decided
+# on, too. Schema 1 also had other names for some keys and values.
+_ON_MACHINE_3: Final = frozenset({Action.CHECKPOINT.value, Action.END_HOLDER.value, Action.RESTART_RUNTIME.value})
 _KEYS_1: Final = {"rung": "action", "witnesses": "signals"}
 _VALUES_1: Final = {"action": {"nothing": "none", "ask": "manual"}, "phase": {"needs_person": "needs_operator"}}
 _SIGNALS_1: Final = {"agent": "peer"}
@@ -60,9 +75,11 @@ def _decoded(kind: Any, text: str, where: str) -> Any:
     try:
         value = json.loads(text)
         schema = _whole(value.pop("schema"))
-        if schema == 1:
-            return _read(kind, _from_schema_1(value) if kind is RestartRecord else value)
-        if schema in (2, SCHEMA):
+        if kind is RestartRecord and schema == 1:
+            value = _from_schema_1(value)
+        if kind is RestartRecord and schema in (1, 2, 3):
+            value = _from_schema_3(value)
+        if schema in (1, 2, 3, SCHEMA):
             return _read(kind, value)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DamagedError(
@@ -82,6 +99,21 @@ def _from_schema_1(record: dict[str, Any]) -> dict[str, Any]:
     if isinstance(record.get("history"), list):
         record["history"] = [_renamed(one) if isinstance(one, dict) else one for one in record["history"]]
     return record
+
+
+def _from_schema_3(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of schema 3 with what was begun on a machine in its own place."""
+    names = record.get("operations")
+    if record.get("action") not in _ON_MACHINE_3 or not isinstance(names, list):
+        return record
+    machine: dict[str, Any] = {"act": record.get("operation", ""), "processes": [], "invocation": None}
+    for kind, _, rest in (name.partition("/") for name in names if isinstance(name, str)):
+        pid, _, ticks = rest.partition("/")
+        if kind == "invocation":
+            machine["invocation"] = rest
+        elif kind == "holder" and pid.isdecimal() and ticks.isdecimal():
+            machine["processes"].append({"pid": int(pid), "ticks": int(ticks)})
+    return {**record, "operation": "", "operations": [], "machine": machine}
 
 
 def _renamed(value: dict[str, Any]) -> dict[str, Any]:
@@ -141,12 +173,15 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "str": _text,
     "int": _whole,
     "float": _number,
+    "str | None": lambda value: None if value is None else _text(value),
     "float | None": lambda value: None if value is None else _number(value),
     "tuple[str, ...]": _list_of(_text),
     "Action": Action,
     "Phase": Phase,
     "Target": lambda value: _read(Target, value),
     "Lease": lambda value: _read(Lease, value),
+    "OnMachine": lambda value: _read(OnMachine, value),
+    "tuple[ProcessId, ...]": _list_of(lambda value: _read(ProcessId, value)),
     "Grounds": lambda value: _read(Grounds, value),
     "tuple[Attempt, ...]": _list_of(lambda value: _read(Attempt, value)),
     "Breaker": lambda value: _read(Breaker, value),

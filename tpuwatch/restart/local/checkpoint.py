@@ -6,12 +6,12 @@ import signal
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import capital, installed, listed
-from tpuwatch.model import Phase
-from tpuwatch.restart.local.processes import decode_processes, encode_processes, process_tree, targets
+from tpuwatch.model import OnMachine, Phase
+from tpuwatch.restart.local.processes import process_tree, targets
 
 if TYPE_CHECKING:
+    from tpuwatch.model import ProcessId
     from tpuwatch.restart.local.machine_driver import MachineDriver
-    from tpuwatch.restart.local.system import ProcessId
 
 
 def run_step(driver: MachineDriver) -> None:
@@ -46,8 +46,9 @@ def _begin(driver: MachineDriver) -> None:
         Phase.INTENT,
         "The job is asked for a checkpoint.",
         boot_id=system.boot_id(),
-        operation="checkpoint_command" if settings.checkpoint_command else settings.checkpoint_signal,
-        operations=encode_processes(found),
+        machine=OnMachine(
+            "checkpoint_command" if settings.checkpoint_command else settings.checkpoint_signal, tuple(sorted(found))
+        ),
     )
 
 
@@ -56,7 +57,7 @@ def _run(driver: MachineDriver) -> None:
     environment = {
         "TPUWATCH_NODE": record.target.node,
         "TPUWATCH_VERDICT": record.cause,
-        "TPUWATCH_PIDS": " ".join(str(process.pid) for process in sorted(decode_processes(record.operations))),
+        "TPUWATCH_PIDS": " ".join(str(process.pid) for process in record.machine.processes),
     }
     ran = driver.system.run(settings.checkpoint_command, settings.checkpoint_seconds, environment, driver.must_stop)
     if ran.well:
@@ -69,7 +70,7 @@ def _signal(driver: MachineDriver) -> None:
     number = signal.Signals[driver.settings.checkpoint_signal]
     asked: list[int] = []
     left: list[str] = []
-    for process in sorted(decode_processes(driver.record.operations)):
+    for process in driver.record.machine.processes:
         if driver.must_stop():
             break
         why = _ask(driver, process, number)

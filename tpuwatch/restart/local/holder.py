@@ -11,11 +11,9 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital, clean, installed, length, listed
-from tpuwatch.model import Phase
+from tpuwatch.model import OnMachine, Phase
 from tpuwatch.restart.local.processes import (
     HolderTree,
-    decode_processes,
-    encode_processes,
     process_report,
     process_tree,
     still_holds,
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from tpuwatch.host import HolderScan
-    from tpuwatch.model import Holder
+    from tpuwatch.model import Holder, ProcessId
     from tpuwatch.restart.local.machine_driver import MachineDriver
-    from tpuwatch.restart.local.system import ProcessId
 
 _LOOK_SECONDS: Final = 1.0  # between two looks at who has not ended: it may let go without that
 _NAMED: Final = 8
@@ -61,8 +58,7 @@ def _begin(driver: MachineDriver) -> None:
         Phase.INTENT,
         f"{_processes(found.holders, 'is', 'are')} to be ended.",
         boot_id=system.boot_id(),
-        operation="",
-        operations=encode_processes(found.holders),
+        machine=OnMachine(processes=tuple(sorted(found.holders))),
         evidence=(*driver.record.evidence, *seen),
     )
 
@@ -81,7 +77,7 @@ def _no_targets(driver: MachineDriver, found: HolderTree) -> None:
 
 def _send_signals(driver: MachineDriver) -> None:
     """One signal after another, from the one that was about to be sent."""
-    processes = decode_processes(driver.record.operations)
+    processes = set(driver.record.machine.processes)
     if driver.record.boot_id != driver.system.boot_id():
         driver.write(Phase.VERIFYING, "The machine has booted since, so that they have ended.")
         return
@@ -101,8 +97,7 @@ def _send_signals(driver: MachineDriver) -> None:
         driver.write(
             Phase.INTENT,
             f"{_processes(found.holders, 'gets', 'get')} {number.name}, with {length(seconds)} to let go of the TPU.",
-            operation=number.name,
-            operations=encode_processes(processes),
+            machine=OnMachine(number.name, tuple(sorted(processes))),
             stops=1,
         )
         if denied := _send(driver, found, number):
@@ -126,7 +121,8 @@ def _left(driver: MachineDriver) -> list[tuple[signal.Signals, float]]:
     )
     sequence = [(number, seconds) for number, seconds in stages if seconds > 0]
     names = [number.name for number, _ in sequence]
-    return sequence[names.index(driver.record.operation) :] if driver.record.operation in names else sequence
+    act = driver.record.machine.act
+    return sequence[names.index(act) :] if act in names else sequence
 
 
 def _send(driver: MachineDriver, found: HolderTree, number: signal.Signals) -> list[ProcessId]:
@@ -161,7 +157,7 @@ def _let_go(driver: MachineDriver, processes: tuple[ProcessId, ...], seconds: fl
 def _verify(driver: MachineDriver) -> None:
     """Whether they have let go, and who has the TPU now."""
     system, record = driver.system, driver.record
-    processes, same_boot = decode_processes(record.operations), record.boot_id == system.boot_id()
+    processes, same_boot = record.machine.processes, record.boot_id == system.boot_id()
     if still := sorted(process for process in processes if same_boot and still_holds(system, process)):
         driver.end(Phase.FAILED, _not_ended(driver, still))
         return

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.config import THIS_MACHINE
 from tpuwatch.core import clean, length
 from tpuwatch.host import LOCK_FILE, Holders, HolderScan, ProcFs, parse_locks, parse_stat
-from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry, ProcessId
+from tpuwatch.model import ProcessId
+from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

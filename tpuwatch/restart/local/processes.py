@@ -8,12 +8,11 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, listed
-from tpuwatch.restart.local.system import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from tpuwatch.model import Holder
+    from tpuwatch.model import Holder, ProcessId
     from tpuwatch.restart.local.system import PidHandle, ProcessEntry, System
 
 
@@ -145,7 +144,6 @@ def _line(pid: int, entries: Mapping[int, ProcessEntry], *, sure: bool = True) -
     return frozenset(line)
 
 
-_PREFIX: Final = "holder/"
 _SAME_SECONDS: Final = 2.0  # a start is described to a second, by a clock that is set
 
 
@@ -162,17 +160,6 @@ def targets(
 
 def _same(then: Holder, now: Holder) -> bool:
     return then.started is not None and now.started is not None and abs(then.started - now.started) <= _SAME_SECONDS
-
-
-def encode_processes(processes: Iterable[ProcessId]) -> tuple[str, ...]:
-    """Processes as a record's `operations` name them."""
-    return tuple(f"{_PREFIX}{process}" for process in sorted(processes))
-
-
-def decode_processes(operations: Iterable[str]) -> set[ProcessId]:
-    """The processes that a record's `operations` name."""
-    parts = (name[len(_PREFIX) :].split("/") for name in operations if name.startswith(_PREFIX))
-    return {ProcessId(int(pair[0]), int(pair[1])) for pair in parts if len(pair) == 2 and all(map(str.isdecimal, pair))}
 
 
 def still_holds(system: System, process: ProcessId) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, installed, length
-from tpuwatch.model import Phase
+from tpuwatch.model import OnMachine, Phase
 
 if TYPE_CHECKING:
     from tpuwatch.restart.local.machine_driver import MachineDriver
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _ENVIRONMENT: Final = {"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _SHOW_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 2.0
-_BEFORE: Final = "invocation/"
 _CHANGING: Final = frozenset({"activating", "deactivating", "reloading", "refreshing"})
 
 
@@ -61,8 +60,10 @@ def _begin(driver: MachineDriver) -> None:
         Phase.INTENT,
         "The runtime is restarted.",
         boot_id=driver.system.boot_id(),
-        operation="runtime_command" if settings.runtime_command else f"restart {settings.runtime_unit}",
-        operations=(f"{_BEFORE}{unit.invocation}",),
+        machine=OnMachine(
+            "runtime_command" if settings.runtime_command else f"restart {settings.runtime_unit}",
+            invocation=unit.invocation,
+        ),
     )
 
 
@@ -172,7 +173,7 @@ def _systemctl(driver: MachineDriver, *words: str) -> tuple[str, ...]:
 
 
 def _is_before(driver: MachineDriver, unit: Unit) -> bool:
-    return f"{_BEFORE}{unit.invocation}" in driver.record.operations
+    return unit.invocation == driver.record.machine.invocation
 
 
 def _waited(driver: MachineDriver, times: int = 1) -> bool:

@@ -13,17 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tpuwatch.host import HolderScan
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ProcessId:
-    """A process, and no later one of the same number in this boot."""
-
-    pid: int
-    ticks: int  # clock ticks from boot to its start
-
-    def __str__(self) -> str:
-        return f"{self.pid}/{self.ticks}"
+    from tpuwatch.model import ProcessId
 
 
 @dataclass(frozen=True, slots=True)

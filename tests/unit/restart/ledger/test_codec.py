@@ -8,7 +8,19 @@ from dataclasses import replace
 import pytest
 
 from tpuwatch.core.errors import LedgerError
-from tpuwatch.model.restart import Attempt, Breaker, Claim, Fleet, Grounds, Lease, Phase, RestartRecord, Target
+from tpuwatch.model.restart import (
+    Attempt,
+    Breaker,
+    Claim,
+    Fleet,
+    Grounds,
+    Lease,
+    OnMachine,
+    Phase,
+    ProcessId,
+    RestartRecord,
+    Target,
+)
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.codec import SCHEMA, decode, decode_fleet, encode
 
@@ -71,13 +83,38 @@ def test_a_record_of_schema_2_is_read_as_one_of_which_it_is_not_known_what_it_wa
 
 
 @pytest.mark.parametrize(
+    ("action", "operation", "operations", "machine"),
+    [
+        (
+            Action.END_HOLDER,
+            "SIGTERM",
+            ["holder/40/1000", "holder/41/2000", "holder/x/1"],
+            OnMachine("SIGTERM", (ProcessId(40, 1000), ProcessId(41, 2000))),
+        ),
+        (Action.RESTART_RUNTIME, "restart a.service", ["invocation/a1"], OnMachine("restart a.service", (), "a1")),
+        (Action.CHECKPOINT, "SIGUSR1", [], OnMachine("SIGUSR1")),
+        (Action.RESTART_NODE, "op-1", ["op-1"], OnMachine()),
+    ],
+)
+def test_what_a_record_of_schema_3_has_of_a_machine_among_its_operations_is_found(
+    action: Action, operation: str, operations: list[str], machine: OnMachine
+) -> None:
+    document = json.loads(encode(replace(RECORD, action=action)))
+    del document["machine"]
+    former = {**document, "schema": 3, "operation": operation, "operations": operations}
+    found = decode(json.dumps(former), "ledger.db")
+    assert found.machine == machine
+    assert found.operations == (() if machine.act else ("op-1",))
+
+
+@pytest.mark.parametrize(
     ("was", "is_now"),
     [
         ('"rung":"nothing"', '"rung":"explode"'),
         ('"rung":"nothing",', ""),
         ('"witnesses":["agent","cloud"]', '"witnesses":[["agent"]]'),
         ('"history":[', '"history":[7,'),
-        ('"schema":1', '"schema":4'),
+        ('"schema":1', '"schema":5'),
     ],
 )
 def test_an_old_record_that_makes_no_sense_is_refused(was: str, is_now: str) -> None:

@@ -13,11 +13,11 @@ from tests.unit.restart.records import record, written
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.host.holders import HolderScan
-from tpuwatch.model.restart import RestartRecord
+from tpuwatch.model.restart import ProcessId, RestartRecord
 from tpuwatch.model.signals import Holder
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.local.driver import LocalDriver
-from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry, ProcessId
+from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry
 
 SHOW = ("show", "--property=LoadState,ActiveState,InvocationID", "--", "tpu-runtime.service")
 

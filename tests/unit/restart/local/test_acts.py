@@ -12,7 +12,7 @@ from tests.unit.restart.records import record
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConflictError
-from tpuwatch.model.restart import Phase, RestartRecord
+from tpuwatch.model.restart import OnMachine, Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.local.driver import ORPHANED_SECONDS, orphaned
@@ -36,7 +36,7 @@ def test_a_command_asks_for_a_checkpoint(context: Desk) -> None:
     context.system.add(40)
     context.system.add(41, parent=40, group=40)
     ended = checkpoint(context, COMMAND, 40)
-    assert (ended.phase, ended.stops, ended.operation) == (Phase.DONE, 0, "checkpoint_command")
+    assert (ended.phase, ended.stops, ended.machine.act) == (Phase.DONE, 0, "checkpoint_command")
     environment = {"TPUWATCH_NODE": "train-1", "TPUWATCH_VERDICT": "job_stuck", "TPUWATCH_PIDS": "40 41"}
     assert context.system.ran == [(("/opt/checkpoint", "now"), environment)]
     assert context.system.sent == []
@@ -131,7 +131,7 @@ def test_the_unit_is_restarted_and_has_to_stay_up(context: Desk) -> None:
     assert (ended.phase, ended.stops, restarts(context)) == (Phase.DONE, 1, 1)
     assert ended.note == "tpu-runtime.service was restarted, and has been active for 1 min."
     assert 60 <= context.clock.monotonic() - began < 70
-    assert ended.operations == ("invocation/aa",)
+    assert ended.machine.invocation == "aa"
 
 
 def test_a_unit_that_needs_a_while_is_waited_for(context: Desk, systemd: Systemd) -> None:
@@ -192,7 +192,7 @@ def test_a_unit_that_is_not_there_is_not_restarted(context: Desk, systemd: Syste
 def test_who_dies_in_a_restart_is_followed_by_one_who_looks(
     context: Desk, systemd: Systemd, carried_out: bool, phase: Phase
 ) -> None:
-    context.put(phase=Phase.INTENT, operations=("invocation/aa",), boot_id="boot-1")
+    context.put(phase=Phase.INTENT, machine=OnMachine(invocation="aa"), boot_id="boot-1")
     if carried_out:
         systemd.again()
     assert context.driver().drive().phase is phase

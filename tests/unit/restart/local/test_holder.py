@@ -11,7 +11,7 @@ from tests.unit.restart.local.machine import Desk
 from tests.unit.restart.records import written
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.errors import ConflictError
-from tpuwatch.model.restart import Lease, Phase, RestartRecord, Target
+from tpuwatch.model.restart import Lease, Phase, ProcessId, RestartRecord, Target
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.local.system import CommandOutcome
@@ -56,8 +56,8 @@ def test_what_it_is_is_on_the_disk_before_the_first_signal(context: Desk) -> Non
 
     context.system.before_send = look
     context.end(40)
-    assert [(one.phase, one.operation) for one in seen] == [(Phase.INTENT, name) for name in LADDER]
-    assert (seen[0].operations, seen[0].boot_id) == (("holder/40/1000",), "boot-1")
+    assert [(one.phase, one.machine.act) for one in seen] == [(Phase.INTENT, name) for name in LADDER]
+    assert (seen[0].machine.processes, seen[0].boot_id) == ((ProcessId(40, 1000),), "boot-1")
     assert seen[0].evidence[1:] == (
         "Process 40 of alice: python3 train-40.py, started 2026-09-21T11:26:40Z (tick 1000), state S, parent 39, "
         "process group 39, cgroup cgroup of 40; holds /dev/vfio/0; children: 41.",
@@ -87,7 +87,7 @@ def test_children_that_hold_the_tpu_too_go_with_it(context: Desk) -> None:
     context.system.add(40, ends_on=("SIGTERM",))
     context.system.add(41, parent=40, group=41, ends_on=("SIGQUIT",))
     ended = context.end(40)
-    assert ended.operations == ("holder/40/1000", "holder/41/1000")
+    assert ended.machine.processes == (ProcessId(40, 1000), ProcessId(41, 1000))
     assert ended.note.startswith("Processes 40 and 41 have let go of the TPU.")
     assert context.system.sent == [
         (40, "SIGINT"),
@@ -234,7 +234,7 @@ def test_an_end_that_is_wanted_leaves_the_record_to_the_next(context: Desk) -> N
     holder = context.system.add(40, ends_on=("SIGTERM",)).holder
     context.want(Action.END_HOLDER)
     left = context.driver((holder,), wait=lambda _: bool(context.system.sent)).drive()
-    assert (left.phase, left.operation, left.lease.owner, context.system.handles) == (Phase.INTENT, "SIGINT", "", 0)
+    assert (left.phase, left.machine.act, left.lease.owner, context.system.handles) == (Phase.INTENT, "SIGINT", "", 0)
     assert context.driver().drive().phase is Phase.DONE
     assert [name for _, name in context.system.sent] == ["SIGINT", "SIGINT", "SIGTERM"]
 

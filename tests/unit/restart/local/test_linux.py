@@ -20,12 +20,12 @@ from tests.unit.restart.records import TARGET, record
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.host.holders import LOCK_FILE, HolderScan
-from tpuwatch.model.restart import Phase, RestartRecord
+from tpuwatch.model.restart import Phase, ProcessId, RestartRecord
 from tpuwatch.model.signals import Holder
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.local.driver import LocalDriver
 from tpuwatch.restart.local.linux import Linux
-from tpuwatch.restart.local.system import PidHandle, ProcessId
+from tpuwatch.restart.local.system import PidHandle
 
 SECONDS = 60.0  # in which a loaded machine does anything
 

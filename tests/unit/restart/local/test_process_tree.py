@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tpuwatch.model.restart import ProcessId
 from tpuwatch.restart.local.processes import process_tree
-from tpuwatch.restart.local.system import ProcessEntry, ProcessId
+from tpuwatch.restart.local.system import ProcessEntry
 
 OWN = 5
 MAX_DESCRIBED = 14
