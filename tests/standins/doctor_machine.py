@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.config import Config
+from tpuwatch.core import HttpError, HttpFault
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.doctor.check import CheckStatus, Result
 from tpuwatch.doctor.checks import CHECKS
@@ -105,7 +106,7 @@ class Place:
 
 
 def _nobody(*_: Any, **__: Any) -> Any:
-    raise ConnectionRefusedError(111, "Connection refused")
+    raise HttpError(HttpFault.REFUSED, "Connection refused")
 
 
 def results(name: str, environment: Environment) -> list[Result]:

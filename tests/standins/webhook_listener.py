@@ -22,7 +22,6 @@ class Listener:
         self.heard: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.arrived = threading.Condition()
-        self.headless = False  # an answer never comes to its status, and goes on for as long as somebody takes it
         self.endless: threading.Event | None = None  # until it is set an answer goes on, a byte now and then
 
     def take(self, path: str, body: bytes) -> tuple[int, dict[str, str]]:
@@ -49,11 +48,6 @@ def listener() -> Iterator[Listener]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             code, headers = found[0].take(self.path, body)
-            with contextlib.suppress(OSError):
-                while found[0].headless:
-                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            if found[0].headless:
-                return
             self.send_response(code)
             for name, value in headers.items():
                 self.send_header(name, value)

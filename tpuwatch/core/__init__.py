@@ -1,6 +1,6 @@
-"""What every package needs: time, errors, text, JSON, files, loops, back-off.
+"""What every package needs: time, errors, text, JSON, HTTP, files, loops, back-off.
 
-In: plain values.
+In: plain values, and addresses.
 Out: plain values.
 Never: knows of TPUs, or of another package.
 """
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from tpuwatch.core.files import create_private, open_private, read_trusted, write_atomic
     from tpuwatch.core.grpc_codes import GRPC_CODES, code_number
+    from tpuwatch.core.http import HttpClient, HttpError, HttpFault, HttpReply
     from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         printable,
         printable_lines,
     )
+    from tpuwatch.core.tls import Tls
     from tpuwatch.core.token_file import read_tokens, require_private
     from tpuwatch.core.trust import has_members, other_author, places, who_may_change
     from tpuwatch.core.units import (
@@ -85,6 +87,7 @@ else:
             ],
             "files": ["create_private", "open_private", "read_trusted", "write_atomic"],
             "grpc_codes": ["GRPC_CODES", "code_number"],
+            "http": ["HttpClient", "HttpError", "HttpFault", "HttpReply"],
             "json_text": ["dumps", "iso", "parse_time", "times"],
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
@@ -103,6 +106,7 @@ else:
                 "printable",
                 "printable_lines",
             ],
+            "tls": ["Tls"],
             "token_file": ["read_tokens", "require_private"],
             "trust": ["has_members", "other_author", "places", "who_may_change"],
             "units": [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import http.client
 import platform
 import shlex
 import shutil
@@ -14,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpuwatch.config import THIS_MACHINE
-from tpuwatch.core import printable
+from tpuwatch.core import HttpClient, HttpReply, SystemClock, printable
 from tpuwatch.doctor.users import User, current_user
 from tpuwatch.host import USER_FILES, parse_users
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
@@ -29,17 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_BYTES = 1 << 20  # of any file
-_MAX_BODY = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class HttpReply:
-    """An HTTP reply; header names are in lower case, the body is cut at 256 KiB."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: str
+MAX_BYTES = 1 << 20  # of any file, and of an answer unless its reader says otherwise
+SECONDS = 2.0  # for an answer
+_MAX_OUTPUT = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +45,9 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
         return file.read(max_bytes).decode("utf-8", "replace")
 
 
-def fetch(
-    address: str,
-    path: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    seconds: float = 2.0,
-    tls: bool = False,
-    secured: Callable[[socket.socket], socket.socket] | None = None,
-) -> HttpReply:
-    """GET http(s)://address/path; `seconds` is the limit of each step. Raises OSError and http.client.HTTPException.
-
-    `secured` makes a connection one over TLS, where that is not by the authorities that this machine trusts.
-    """
-    kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
-    with contextlib.closing(kind(address, timeout=seconds)) as connection:
-        if secured is not None:
-            connection.connect()
-            connection.sock = secured(connection.sock)
-        connection.request("GET", path, headers=dict(headers or {}))
-        reply = connection.getresponse()
-        body = reply.read(_MAX_BODY).decode("utf-8", "replace")
-        return HttpReply(reply.status, {name.lower(): value for name, value in reply.getheaders()}, body)
+def fetch(url: str, **more: Any) -> HttpReply:
+    """What is at an address, within SECONDS. Takes what `HttpClient.request` takes, and raises HttpError."""
+    return HttpClient(SystemClock()).request(url, **{"seconds": SECONDS, "max_bytes": MAX_BYTES, **more})
 
 
 def run_command(command: Sequence[str], *, seconds: float = 2.0) -> CommandResult | None:
@@ -93,7 +63,7 @@ def run_command(command: Sequence[str], *, seconds: float = 2.0) -> CommandResul
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return CommandResult(done.returncode, done.stdout[:_MAX_BODY].decode("utf-8", "replace"))
+    return CommandResult(done.returncode, done.stdout[:_MAX_OUTPUT].decode("utf-8", "replace"))
 
 
 def _no_command(_command: Sequence[str], *, seconds: float = 0.0) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import SystemClock
-from tpuwatch.doctor.environment import once
+from tpuwatch.core import HttpError, SystemClock
+from tpuwatch.doctor.environment import SECONDS, once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.doctor.environment import Environment, HttpReply
+    from tpuwatch.core import HttpReply
+    from tpuwatch.doctor.environment import Environment
     from tpuwatch.google import MetadataClient, MetadataError
 
-SECONDS: Final = 2.0
-API: Final = "tpu.googleapis.com"
-_FLAVOR: Final = {"Metadata-Flavor": "Google"}
+API: Final = "https://tpu.googleapis.com"
 
 
 @once
@@ -44,22 +42,23 @@ def value(environment: Environment, path: str) -> str | None:
 
 def seconds_ahead(environment: Environment) -> float | None:
     """How far the server's clock is ahead of ours; None if it is unknown."""
-    from tpuwatch.google import METADATA_ROOT
+    from tpuwatch.google import FLAVOR, metadata_url
 
-    return _ahead(environment, lambda: environment.fetch(client(environment).host, METADATA_ROOT, headers=_FLAVOR))
+    url = metadata_url(client(environment).host)
+    return _ahead(environment, lambda: environment.fetch(url, headers=FLAVOR, head_only=True))
 
 
 def seconds_ahead_of_api(environment: Environment) -> float | None:
     """The same for Google's API, whose replies have a Date without authentication."""
     if environment.config.cloud.endpoint:
         return None
-    return _ahead(environment, lambda: environment.fetch(API, "/", tls=True))
+    return _ahead(environment, lambda: environment.fetch(API, head_only=True))
 
 
 def _ahead(environment: Environment, ask: Callable[[], HttpReply]) -> float | None:
     try:
         return parsedate_to_datetime(ask().headers["date"]).timestamp() - environment.clock.time()
-    except (OSError, http.client.HTTPException, KeyError, TypeError, ValueError):
+    except (HttpError, KeyError, TypeError, ValueError):
         return None
 
 

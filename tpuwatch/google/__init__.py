@@ -18,8 +18,14 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 if TYPE_CHECKING:
     from tpuwatch.google import storage
     from tpuwatch.google.errors import ApiError, ApiFault, PreconditionError, RequestContext, StorageError, explain
-    from tpuwatch.google.http import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
-    from tpuwatch.google.metadata import DEFAULT_HOST, METADATA_ROOT, MetadataClient, MetadataError, metadata_host
+    from tpuwatch.google.metadata import (
+        DEFAULT_HOST,
+        FLAVOR,
+        MetadataClient,
+        MetadataError,
+        metadata_host,
+        metadata_url,
+    )
     from tpuwatch.google.monitoring import MonitoringConnection, monitoring_call
     from tpuwatch.google.permissions import PermissionsClient
     from tpuwatch.google.storage import Bucket, StoredObject
@@ -37,8 +43,7 @@ else:
                 "StorageError",
                 "explain",
             ],
-            "http": ["Connector", "DeadlineSocket", "LookupTimeoutError", "TooLargeError", "read_whole"],
-            "metadata": ["DEFAULT_HOST", "METADATA_ROOT", "MetadataClient", "MetadataError", "metadata_host"],
+            "metadata": ["DEFAULT_HOST", "FLAVOR", "MetadataClient", "MetadataError", "metadata_host", "metadata_url"],
             "monitoring": ["MonitoringConnection", "monitoring_call"],
             "permissions": ["PermissionsClient"],
             "storage": ["Bucket", "StoredObject"],

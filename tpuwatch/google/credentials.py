@@ -5,14 +5,13 @@ Imports Google's packages: import it only when tokens are needed.
 
 from __future__ import annotations
 
-import http.client
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from tpuwatch.core import HttpClient, HttpError, HttpFault
 from tpuwatch.google.errors import TokenTimeout
-from tpuwatch.google.http import MAX_REPLY_BYTES, Connector, DeadlineSocket, TooLargeError, read_whole
+from tpuwatch.google.metadata import MAX_REPLY_BYTES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
@@ -40,7 +39,7 @@ class _Reply:
 class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[misc]
     """Google's HTTP transport, with one deadline for all attempts. Raises TokenTimeout when one of them hangs.
 
-    Requests without TLS, which go to the metadata server, use tpuwatch's own connection: anybody may answer there, so a
+    Requests without TLS, which go to the metadata server, use tpuwatch's own client: anybody may answer there, so a
     reply is limited in size and total time, and no proxy is used.
     """
 
@@ -66,7 +65,10 @@ class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[mi
             return super().__call__(url, method, body, headers, timeout=seconds, **more)
         except TransportError as error:
             # A server that accepts the request exists: google.auth must not conclude that there is none.
-            hangs = isinstance(error.__cause__, (requests.exceptions.ReadTimeout, _Unanswered))
+            cause = error.__cause__
+            hangs = isinstance(cause, requests.exceptions.ReadTimeout) or (
+                isinstance(cause, HttpError) and cause.fault is HttpFault.TIMEOUT and cause.connected
+            )
             if self._left > 0 and not hangs:
                 raise
             # Converted, because google.auth retries after a TransportError, with pauses.
@@ -74,18 +76,13 @@ class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[mi
             raise TokenTimeout(text) from error
 
     def _plain(self, url: str, method: str, body: Any, headers: Mapping[str, str], seconds: float) -> _Reply:
-        parts = urlsplit(url)
-        deadline = self._clock.monotonic() + seconds
         try:
-            with Connector(self._clock).connection(parts.hostname or "", parts.port or 80, deadline) as connection:
-                request = http.client.HTTPConnection(parts.netloc)
-                request.sock = DeadlineSocket(connection, deadline, self._clock, MAX_REPLY_BYTES)
-                path = parts._replace(scheme="", netloc="").geturl()
-                return _exchange(request, method, path, body, {**headers, "Connection": "close"})
-        except TooLargeError as error:
-            raise TransportError(f"the reply of {parts.netloc} is larger than {MAX_REPLY_BYTES} bytes") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise TransportError(f"{parts.netloc}: {error or type(error).__name__}") from error
+            reply = HttpClient(self._clock).request(
+                url, seconds=seconds, max_bytes=MAX_REPLY_BYTES, method=method, headers=headers, body=body
+            )
+        except HttpError as error:
+            raise TransportError(str(error)) from error
+        return _Reply(reply.status, CaseInsensitiveDict(reply.headers), reply.body)
 
     @property
     def _left(self) -> float:
@@ -121,18 +118,3 @@ class Tokens:
     def forget(self) -> None:
         """Find credentials again the next time: they may have changed."""
         self._credentials = None
-
-
-class _Unanswered(TimeoutError):  # noqa: N818 # named as the builtin one is
-    """The connection was made, and no reply came."""
-
-
-def _exchange(
-    request: http.client.HTTPConnection, method: str, path: str, body: Any, headers: Mapping[str, str]
-) -> _Reply:
-    try:
-        request.request(method, path, body, headers)
-        with request.getresponse() as reply:
-            return _Reply(reply.status, CaseInsensitiveDict(reply.headers.items()), read_whole(reply))
-    except TimeoutError as error:
-        raise _Unanswered(*error.args) from error

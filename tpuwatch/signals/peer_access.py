@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import Reloaded, read_tokens
-from tpuwatch.signals.client_tls import trusting
+from tpuwatch.core import Reloaded, Tls, read_tokens
 
 if TYPE_CHECKING:
-    import ssl
-
     from tpuwatch.config import PeersConfig
 
 
@@ -21,19 +18,18 @@ class PeerAccess:
     """
 
     def __init__(self, peers: PeersConfig | None = None) -> None:
-        # The name that their certificates must have; "": the one that is asked for.
-        self.server_name = peers.server_name if peers else ""
+        self._server_name = peers.server_name if peers else ""
         self._ca_file = peers.ca_file if peers else ""
         self._token_file = peers.token_file if peers else ""
-        self._context: Reloaded[ssl.SSLContext] | None = None
+        self._tls: Reloaded[Tls] | None = None
         self._tokens: Reloaded[list[str]] | None = None
 
-    def context(self) -> ssl.SSLContext:
+    def tls(self) -> Tls:
         """For connections to them."""
-        if self._context is None:
+        if self._tls is None:
             paths = (Path(self._ca_file),) if self._ca_file else ()
-            self._context = Reloaded(paths, lambda: trusting(self._ca_file))
-        return self._context.get()
+            self._tls = Reloaded(paths, lambda: Tls.trusting(self._ca_file, self._server_name))
+        return self._tls.get()
 
     def headers(self) -> dict[str, str]:
         """With which each request is sent."""

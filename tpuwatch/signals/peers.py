@@ -6,22 +6,17 @@ machine's own network is the likely cause, and no silence counts.
 
 from __future__ import annotations
 
-import errno
-import http.client
-import json
 import logging
 import math
-import socket
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from tpuwatch import __version__
-from tpuwatch.core import ConfigError, Pacing, TpuwatchError, clean
-from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
+from tpuwatch.core import ConfigError, HttpClient, HttpError, HttpFault, Pacing, TpuwatchError, clean
 from tpuwatch.model import (
     Action,
     Answer,
@@ -43,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tpuwatch.config import PeersConfig
-    from tpuwatch.core import Clock
+    from tpuwatch.core import Clock, HttpReply
     from tpuwatch.model import CloudNode
 
 
@@ -62,13 +57,39 @@ _NOT_YET: Answer[Peer] = Answer(detail="It was not asked yet.")
 E = TypeVar("E", bound=Enum)
 PATH: Final = "/api/v1/status"
 MAX_REPLY_BYTES: Final = 1 << 20  # with the head
-_HEADERS: Final = {"Accept": "application/json", "User-Agent": f"tpuwatch/{__version__}", "Connection": "close"}
+_HEADERS: Final = {"Accept": "application/json"}
+_NO_NAME: Final = (
+    Problem.UNREACHABLE,
+    "The name in {url} could not be looked up ({why}). Check the DNS and `addresses`.",
+)
+_FOREIGN: Final = "What answers at {url} is no tpuwatch: {why}. Check `port` and `addresses` under [peers]."
+_NO_JSON: Final = (Problem.FOREIGN, _FOREIGN.replace("{why}", "what it answers is no JSON over HTTP ({why})"))
+_FAULTS: Final = {
+    HttpFault.TIMEOUT: (Problem.TIMEOUT, "{url} did not answer within {why}."),
+    HttpFault.NO_ROUTE: (Problem.UNREACHABLE, "{url} cannot be reached ({why})."),
+    HttpFault.REFUSED: (
+        Problem.UNREACHABLE,
+        "{url} refuses the connection ({why}): the machine is there, and tpuwatch does not listen on it.",
+    ),
+    HttpFault.BROKEN: (Problem.UNREACHABLE, "The connection to {url} broke ({why})."),
+    HttpFault.NO_NAME: _NO_NAME,
+    HttpFault.LOOKUP: _NO_NAME,
+    HttpFault.CERTIFICATE: (
+        Problem.FOREIGN,
+        "The certificate at {url} is not accepted: {why}. Check `ca_file` and `server_name` under [peers].",
+    ),
+    HttpFault.TLS: (Problem.FOREIGN, "{url} does not speak TLS as it should ({why})."),
+    HttpFault.TOO_LARGE: (Problem.FOREIGN, _FOREIGN.replace("{why}", "its reply is {why}")),
+    HttpFault.NOT_HTTP: _NO_JSON,
+    HttpFault.NOT_JSON: _NO_JSON,
+}
+_OURS: Final = (Problem.UNREACHABLE, "{url} could not be asked ({why}). Check this machine's own network.")
+_SILENT: Final = (HttpFault.TIMEOUT, HttpFault.NO_ROUTE)
+_REFUSES: Final = (HttpFault.REFUSED, HttpFault.BROKEN)  # the machine is there: its kernel answers
 _LISTS: Final = 2  # that may lack a node before its peer is forgotten
 _MAX_NAME: Final = 64
 _MAX_REASONS: Final = 50
 _MAX_SUMMARY: Final = 500
-_REFUSED: Final = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)  # the machine is there: its kernel answers
-_NO_WAY: Final = (errno.EHOSTUNREACH, errno.EHOSTDOWN)  # the machine is not
 _log = logging.getLogger(__name__)
 
 
@@ -145,7 +166,7 @@ class PeersSignal:
             self._closed = True
             peers = list(self._known.values())
         for peer in peers:
-            peer.dialer.close()
+            peer.client.close()
 
     def _url(self, node: CloudNode, own: str) -> str:
         """A name without a zone in `addresses` is of the zone of this machine, as it is in `nodes` under [cloud]."""
@@ -215,7 +236,7 @@ class _Peer:
         self.label = label
         self._access = access
         self.pacing = pacing
-        self.dialer = Connector(clock)
+        self.client = HttpClient(clock)
         self.answer: Answer[Peer] = _NOT_YET  # replaced, never changed
         self.silent = False  # for more than one question
         self.tried_mono = 0.0
@@ -236,7 +257,7 @@ class _Peer:
         """Ask it once."""
         self.tried_mono = self._clock.monotonic()
         try:
-            reply = self._request(seconds, self.dialer)
+            reply = self._request(seconds, self.client)
         except PeerError as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001 # an unexpected error must not end the turn of the others
@@ -253,7 +274,7 @@ class _Peer:
     def ask_now(self, seconds: float) -> Peer | None:
         """What it answers now, or its silence; None where the fault may be here."""
         try:
-            reply = self._request(seconds, Connector(self._clock))
+            reply = self._request(seconds, HttpClient(self._clock))
         except PeerError as error:
             now = self._clock.time()
             return Peer(now, None, now, 1, error.refused) if error.silent or error.refused else None
@@ -262,11 +283,11 @@ class _Peer:
             return None
         return Peer(self._clock.time(), reply.verdict, boot_id=reply.boot_id)
 
-    def _request(self, seconds: float, dialer: Connector) -> PeerReply:
+    def _request(self, seconds: float, client: HttpClient) -> PeerReply:
         if not self.url:
             text = "The Cloud TPU API gives no address of it: give one in `addresses` under [peers]."
             raise PeerError(Problem.UNREACHABLE, text)
-        reply = ask(self.url, dialer, clock=self._clock, seconds=seconds, access=self._access)
+        reply = ask(self.url, client, seconds=seconds, access=self._access)
         if other := _mismatch(reply, self.node):
             text = f"At {self.url} {other}, not the one of {self.node.name}. Check `addresses` under [peers]."
             raise PeerError(Problem.FOREIGN, text)
@@ -355,29 +376,24 @@ class PeerReply:
     boot_id: str = ""  # of its machine's boot; "" where it does not report it
 
 
-def ask(url: str, dialer: Connector, *, clock: Clock, seconds: float, access: PeerAccess | None = None) -> PeerReply:
+def ask(url: str, client: HttpClient, *, seconds: float, access: PeerAccess | None = None) -> PeerReply:
     """Ask the tpuwatch at "http(s)://host:port". Raises PeerError, within little more than `seconds`."""
-    deadline = clock.monotonic() + seconds
+    access = access or PeerAccess()
     try:
-        return read_reply(_get(url, dialer, clock, deadline, access or PeerAccess()), url)
+        reply = client.request(
+            f"{url.rstrip('/')}{PATH}",
+            seconds=seconds,
+            max_bytes=MAX_REPLY_BYTES,
+            headers={**_HEADERS, **access.headers()},
+            tls=access.tls() if urlsplit(url).scheme == "https" else None,
+        )
+        return read_reply(_document(reply, url), url)
     except ConfigError as error:
         raise PeerError(Problem.CREDENTIALS, f"The tpuwatch of other nodes cannot be asked: {error}.") from error
-    except LookupTimeoutError as error:
-        raise PeerError(Problem.UNREACHABLE, f"{url}: {error}. Check the DNS.") from error
-    except TimeoutError as error:
-        raise PeerError(Problem.TIMEOUT, f"{url} did not answer within {seconds:g} s.", silent=True) from error
-    except socket.gaierror as error:
-        text = f"The name in {url} could not be looked up ({error.strerror}). Check the DNS and `addresses`."
-        raise PeerError(Problem.UNREACHABLE, text) from error
-    except TooLargeError as error:
-        raise _foreign(url, f"its reply is larger than {MAX_REPLY_BYTES} bytes") from error
-    except http.client.RemoteDisconnected as error:
-        text = f"{url} closed the connection without an answer."
-        raise PeerError(Problem.UNREACHABLE, text, refused=True) from error
-    except (http.client.HTTPException, ValueError, RecursionError) as error:
-        raise _foreign(url, f"what it answers is no JSON over HTTP ({type(error).__name__})") from error
-    except OSError as error:
-        raise _broken(url, error) from error
+    except HttpError as error:
+        problem, text = _FAULTS.get(error.fault, _OURS)
+        silent, refused = error.fault in _SILENT, error.fault in _REFUSES
+        raise PeerError(problem, text.format(url=url, why=error.detail), silent=silent, refused=refused) from error
 
 
 def read_reply(document: Any, url: str) -> PeerReply:
@@ -415,58 +431,18 @@ def _sources(listed: Any) -> frozenset[Source]:
     return frozenset(one for one in named if one is not None) or frozenset({Source.TEXT})
 
 
-def _get(url: str, dialer: Connector, clock: Clock, deadline: float, access: PeerAccess) -> Any:
-    parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
-    with dialer.connection(host, port, deadline) as plain:
-        connection = _secured(plain, host, url, access) if secure else plain
-        with connection:
-            request = http.client.HTTPConnection(host, port)
-            request.sock = DeadlineSocket(connection, deadline, clock, MAX_REPLY_BYTES)  # has the methods used
-            request.request("GET", parts.path.rstrip("/") + PATH, headers={**_HEADERS, **access.headers()})
-            with request.getresponse() as reply:
-                return _document(reply, url)
-
-
-def _document(reply: http.client.HTTPResponse, url: str) -> Any:
-    if reply.status == http.client.UNAUTHORIZED:
+def _document(reply: HttpReply, url: str) -> Any:
+    if reply.status == HTTPStatus.UNAUTHORIZED:
         text = f"{url} wants another token: give it one of its own, or its token here, in `token_file` under [peers]."
         raise PeerError(Problem.DENIED, text)
     if reply.status != 200:
         text = f"{url} answered {reply.status} to {PATH}. Ask it there what is wrong: tpuwatch status."
         raise PeerError(Problem.SERVER if reply.status >= 500 else Problem.FOREIGN, text)
-    return json.loads(read_whole(reply))
-
-
-def _secured(plain: socket.socket, host: str, url: str, access: PeerAccess) -> socket.socket:
-    import ssl  # seldom needed
-
-    try:
-        return access.context().wrap_socket(plain, server_hostname=access.server_name or host)
-    except ssl.SSLCertVerificationError as error:
-        text = f"The certificate at {url} is not accepted: {error.verify_message}. Check `ca_file` and `server_name`"
-        raise PeerError(Problem.FOREIGN, f"{text} under [peers].") from error
-    except ssl.SSLEOFError as error:
-        raise http.client.RemoteDisconnected("") from error
-    except ssl.SSLError as error:
-        reason = (error.reason or "unknown").replace("_", " ").lower()
-        raise PeerError(Problem.FOREIGN, f"{url} does not speak TLS as it should ({reason}).") from error
-
-
-def _broken(url: str, error: OSError) -> PeerError:
-    why = error.strerror or str(error)
-    if error.errno in _REFUSED:
-        text = f"{url} refuses the connection ({why}): the machine is there, and tpuwatch does not listen on it."
-        return PeerError(Problem.UNREACHABLE, text, refused=True)
-    if error.errno in _NO_WAY:
-        return PeerError(Problem.UNREACHABLE, f"{url} cannot be reached ({why}).", silent=True)
-    return PeerError(Problem.UNREACHABLE, f"{url} could not be asked ({why}). Check this machine's own network.")
+    return reply.json()
 
 
 def _foreign(url: str, why: str) -> PeerError:
-    text = f"What answers at {url} is no tpuwatch: {why}. Check `port` and `addresses` under [peers]."
-    return PeerError(Problem.FOREIGN, text)
+    return PeerError(Problem.FOREIGN, _FOREIGN.format(url=url, why=why))
 
 
 def _part(document: Any, name: str) -> dict[str, Any]:

@@ -6,16 +6,13 @@ that somebody should look at it.
 
 from __future__ import annotations
 
-import http.client
 import math
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
-from tpuwatch import __version__
-from tpuwatch.core import TpuwatchError
-from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
+from tpuwatch.core import HttpClient, HttpError, HttpFault, TpuwatchError
 from tpuwatch.model import Answer, ModelServer, Problem
 
 if TYPE_CHECKING:
@@ -28,14 +25,15 @@ TIMEOUT_SECONDS: Final = 5.0
 MAX_REPLY_BYTES: Final = 4 << 20  # with the head; servers with many models write histograms of hundreds of KiB
 MAX_SERIES: Final = 1000  # of the metrics that are read
 _MAX_REQUESTS: Final = 10**9  # more are no number of requests
-HEADERS: Final = {
-    "Accept": "text/plain;version=0.0.4",
-    "User-Agent": f"tpuwatch/{__version__}",
-    "Connection": "close",
-}
+HEADERS: Final = {"Accept": "text/plain;version=0.0.4"}
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_ABSENT = "Nobody listens at {}, as is normal while no server runs."
 _OTHERWISE = "Check metrics_url under [workload]."
+_FAULTS: Final = {
+    HttpFault.TIMEOUT: (Problem.TIMEOUT, "{url} did not answer within {why}."),
+    HttpFault.REFUSED: (Problem.ABSENT, "Nobody listens at {url}, as is normal while no server runs."),
+    HttpFault.TOO_LARGE: (Problem.FOREIGN, f"What {{url}} answers is {{why}}. {_OTHERWISE}"),
+    HttpFault.NOT_HTTP: (Problem.FOREIGN, f"What answers at {{url}} is no HTTP server ({{why}}). {_OTHERWISE}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class ServerSignal:
         self._url = url
         self._clock = clock
         self._seconds = timeout_seconds
-        self._connector = Connector(clock)
+        self._http = HttpClient(clock)
         self._last: Answer[ModelServer] = Answer()
         self._progress: Mapping[str, float] | None = None  # of the last page
         self._progressed: float | None = None  # these two by the monotonic clock
@@ -132,7 +130,7 @@ class ServerSignal:
         """Read the page once; takes little more than the timeout at most."""
         now = self._clock.time()
         try:
-            counts = read_counts(_get(self._url, self._connector, self._clock, self._seconds), self._url)
+            counts = read_counts(_get(self._url, self._http, self._seconds), self._url)
         except ServerError as error:
             self._last = Answer(self._last.value, self._last.at, error.problem, str(error), now)
         else:
@@ -141,7 +139,7 @@ class ServerSignal:
 
     def close(self) -> None:
         """End a request that waits."""
-        self._connector.close()
+        self._http.close()
 
     def _server(self, counts: ServerCounts) -> ModelServer:
         """The counts with the times of what has changed since the pages before. A page that could not be read changes
@@ -190,35 +188,14 @@ def _count(sums: Mapping[str, float], names: Iterable[str]) -> int:
     return int(min(max(0.0, sum(sums.get(name, 0.0) for name in names)), _MAX_REQUESTS))
 
 
-def _get(url: str, connector: Connector, clock: Clock, seconds: float) -> str:
+def _get(url: str, client: HttpClient, seconds: float) -> str:
     """The page at an address. Raises ServerError."""
-    deadline = clock.monotonic() + seconds
     try:
-        status, body = _fetch(url, connector, clock, deadline)
-    except TimeoutError as error:
-        raise ServerError(Problem.TIMEOUT, f"{url} did not answer within {seconds:g} s.") from error
-    except ConnectionRefusedError as error:
-        raise ServerError(Problem.ABSENT, _ABSENT.format(url)) from error
-    except TooLargeError as error:
-        text = f"What {url} answers is larger than {MAX_REPLY_BYTES >> 20} MiB. {_OTHERWISE}"
-        raise ServerError(Problem.FOREIGN, text) from error
-    except OSError as error:  # before HTTPException: a connection that is closed without an answer is both
-        raise ServerError(Problem.UNREACHABLE, f"{url} cannot be asked ({error.strerror or error}).") from error
-    except (http.client.HTTPException, ValueError) as error:
-        text = f"What answers at {url} is no HTTP server ({type(error).__name__}). {_OTHERWISE}"
-        raise ServerError(Problem.FOREIGN, text) from error
-    if status != http.client.OK:
-        problem = Problem.SERVER if status >= http.client.INTERNAL_SERVER_ERROR else Problem.FOREIGN
-        raise ServerError(problem, f"{url} answered {status} to a request for its metrics. {_OTHERWISE}")
-    return body.decode("utf-8", "replace")
-
-
-def _fetch(url: str, connector: Connector, clock: Clock, deadline: float) -> tuple[int, bytes]:
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or http.client.HTTP_PORT
-    with connector.connection(host, port, deadline) as connection:
-        request = http.client.HTTPConnection(host, port)
-        request.sock = DeadlineSocket(connection, deadline, clock, MAX_REPLY_BYTES)  # has the methods used
-        request.request("GET", parts.path or "/", headers=HEADERS)
-        with request.getresponse() as reply:
-            return reply.status, read_whole(reply)
+        reply = client.request(url, seconds=seconds, max_bytes=MAX_REPLY_BYTES, headers=HEADERS)
+    except HttpError as error:
+        problem, text = _FAULTS.get(error.fault, (Problem.UNREACHABLE, "{url} cannot be asked ({why})."))
+        raise ServerError(problem, text.format(url=url, why=error.detail)) from error
+    if reply.status != HTTPStatus.OK:
+        problem = Problem.SERVER if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR else Problem.FOREIGN
+        raise ServerError(problem, f"{url} answered {reply.status} to a request for its metrics. {_OTHERWISE}")
+    return reply.text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tpuwatch.core import ConfigError, TpuwatchError
+from tpuwatch.core import ConfigError, HttpClient, HttpError, SystemClock, TpuwatchError
 from tpuwatch.sim.directory import read_info
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_SECONDS = 10.0
+MAX_BYTES = 64 << 20  # the state of thousands of nodes
 
 
 class Client:
@@ -48,20 +48,25 @@ class Client:
 
     def _request(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         address = self.info["control"]
-        body = None if document is None else json.dumps(document)
+        body = None if document is None else json.dumps(document).encode()
         try:
-            with contextlib.closing(http.client.HTTPConnection(address, timeout=TIMEOUT_SECONDS)) as connection:
-                connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-                reply = connection.getresponse()
-                answer = json.loads(reply.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            reply = HttpClient(SystemClock()).request(
+                f"http://{address}{path}",
+                seconds=TIMEOUT_SECONDS,
+                max_bytes=MAX_BYTES,
+                method=method,
+                headers={"Content-Type": "application/json"} if body else {},
+                body=body,
+            )
+            answer = reply.json()
+        except HttpError as error:
             raise TpuwatchError(
-                f"the simulator in {self.directory} does not answer at {address} ({error}); "
+                f"the simulator in {self.directory} does not answer at {address} ({error.fault.value}); "
                 "start one with `tpuwatch sim`"
             ) from error
         if not isinstance(answer, dict):
             raise TpuwatchError(f"another program answers at {address}; start the simulator again")
-        if reply.status != http.client.OK:
+        if reply.status != HTTPStatus.OK:
             message = str(answer.get("error", reply.status))
-            raise (ConfigError if reply.status == http.client.BAD_REQUEST else TpuwatchError)(message)
+            raise (ConfigError if reply.status == HTTPStatus.BAD_REQUEST else TpuwatchError)(message)
         return answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import shlex
@@ -14,15 +13,18 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import TpuwatchError
+from tpuwatch.core import HttpClient, HttpError, SystemClock, TpuwatchError
 from tpuwatch.model import ADDRESS_FILE
 from tpuwatch.sim.directory import CONFIG, SimulatorDirectory
 from tpuwatch.sim.host.launches import start_process, without_tpu
 from tpuwatch.sim.scenario.file import load_scenario
 from tpuwatch.sim.simulator import Simulator
+from tpuwatch.web import DaemonAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -192,19 +194,17 @@ class SimulatedMachine:
 
     def text(self, path: str) -> str:
         """The page at this path as text; raises TpuwatchError when the daemon does not answer."""
-        connection = http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
+        url = f"{self.url}{path}"
         try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            content = answer.read().decode()
-        except (http.client.HTTPException, OSError) as error:
-            reason = f"the daemon does not answer at {self.url}{path}: {error}"
-            raise TpuwatchError(f"{reason}\n{self.log_tail()}") from error
-        finally:
-            connection.close()
-        if answer.status != http.client.OK:
-            raise TpuwatchError(f"the daemon answers {answer.status} at {self.url}{path}: {content[:200]}")
-        return content
+            request = partial(HttpClient(SystemClock()).request, seconds=REQUEST_SECONDS)
+            answer = DaemonAddress(self.address).get(path, request)
+        except HttpError as error:
+            raise TpuwatchError(
+                f"the daemon does not answer at {url}: {error.fault.value}\n{self.log_tail()}"
+            ) from error
+        if answer.status != HTTPStatus.OK:
+            raise TpuwatchError(f"the daemon answers {answer.status} at {url}: {answer.text[:200]}")
+        return answer.text
 
     @property
     def url(self) -> str:

@@ -6,24 +6,32 @@ authority it is from, and for which names, is for others.
 
 from __future__ import annotations
 
-import http.client
-import json
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
-from tpuwatch.core import ConfigError, SystemClock, TpuwatchError, printable, read_tokens
-from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
+from tpuwatch.core import (
+    ConfigError,
+    HttpClient,
+    HttpError,
+    HttpFault,
+    SystemClock,
+    Tls,
+    TpuwatchError,
+    printable,
+    read_tokens,
+)
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tpuwatch.config import Config
+    from tpuwatch.core import HttpReply
 
-_FOOTER: Final = "-----END CERTIFICATE-----"
 SECONDS = 10.0  # for one answer
 MAX_BYTES: Final = 128 << 20  # of one answer: 10,000 nodes with all that can be said of them
 
@@ -39,8 +47,23 @@ class DaemonAddress:
     def __str__(self) -> str:
         return self.listen
 
-    def headers(self) -> dict[str, str]:
-        """With which it is asked. Raises TpuwatchError if this user may not read its tokens."""
+    def get(self, path: str, request: Callable[..., HttpReply]) -> HttpReply:
+        """The answer of the daemon, and of nobody else, by `request` of an HttpClient.
+
+        Raises HttpError, and TpuwatchError if this user may not read the files, or if it is not the daemon.
+        """
+        scheme, tls = ("https", self._tls()) if self.certificate_file else ("http", None)
+        try:
+            return request(f"{scheme}://{self}{path}", max_bytes=MAX_BYTES, headers=self._headers(), tls=tls)
+        except HttpError as error:
+            if error.fault is not HttpFault.CERTIFICATE:
+                raise
+            raise TpuwatchError(
+                f"what answers at {self} has another certificate than {self.certificate_file}; if that is new, "
+                "`journalctl -u tpuwatch` says why it is not in use"
+            ) from error
+
+    def _headers(self) -> dict[str, str]:
         if not self.token_file:
             return {}
         try:
@@ -48,27 +71,11 @@ class DaemonAddress:
         except ConfigError as error:
             raise TpuwatchError(f"the daemon at {self} wants a token: {error}; `sudo` may read it") from error
 
-    def secured(self, plain: socket.socket) -> socket.socket:
-        """The connection over TLS, to nobody else than the daemon. Raises OSError, and TpuwatchError."""
-        import ssl  # seldom needed
-
+    def _tls(self) -> Tls:
         try:
-            pem = Path(self.certificate_file).read_text()
-            expected = ssl.PEM_cert_to_DER_cert(pem[pem.index(ssl.PEM_HEADER) :].partition(ssl.PEM_FOOTER)[0] + _FOOTER)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it holds no certificate"
-            text = f"the daemon at {self} speaks TLS, and {self.certificate_file} cannot be read: {reason}"
-            raise TpuwatchError(text) from error
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the whole certificate is compared
-        connection = context.wrap_socket(plain)
-        if connection.getpeercert(binary_form=True) != expected:
-            connection.close()
-            raise TpuwatchError(
-                f"what answers at {self} has another certificate than {self.certificate_file}; if that is new, "
-                "`journalctl -u tpuwatch` says why it is not in use"
-            )
-        return connection
+            return Tls.pinned(self.certificate_file)
+        except ConfigError as error:
+            raise TpuwatchError(f"the daemon at {self} speaks TLS, and {error}") from error
 
 
 def daemon_address(config: Config) -> DaemonAddress:
@@ -86,55 +93,40 @@ def ask_daemon(address: DaemonAddress | str, name: str, key: str, query: str = "
 
     Raises TpuwatchError, with what to do, if there is no such answer.
     """
-    status, body = _ask(address, f"/api/v1/{name}{query}")
+    reply = _ask(address, f"/api/v1/{name}{query}")
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        document = reply.json()
+    except HttpError as error:
         raise _no_daemon(address, "some other program does") from error
-    if not isinstance(document, dict) or (status == http.client.OK and key not in document):
+    if not isinstance(document, dict) or (reply.status == HTTPStatus.OK and key not in document):
         raise _no_daemon(address, "some other program does")
-    if status != http.client.OK:
-        reason = printable(str(document.get("error", status)))
+    if reply.status != HTTPStatus.OK:
+        reason = printable(str(document.get("error", reply.status)))
         raise TpuwatchError(f"the daemon at {address} cannot serve its {name}: {reason}")
     return document
 
 
 def ask_metrics(address: DaemonAddress | str) -> str:
     """The daemon's metrics as Prometheus reads them. Raises TpuwatchError, with what to do, if there is no answer."""
-    status, body = _ask(address, "/metrics")
-    if status != http.client.OK:
-        raise TpuwatchError(f"the daemon at {address} cannot serve its metrics: {status}")
-    return body.decode("utf-8", "replace")
+    reply = _ask(address, "/metrics")
+    if reply.status != HTTPStatus.OK:
+        raise TpuwatchError(f"the daemon at {address} cannot serve its metrics: {reply.status}")
+    return reply.text
 
 
-def _ask(address: DaemonAddress | str, target: str) -> tuple[int, bytes]:
+def _ask(address: DaemonAddress | str, path: str) -> HttpReply:
+    asked = DaemonAddress(address) if isinstance(address, str) else address
+    request = HttpClient(SystemClock()).request
     try:
-        return _get(DaemonAddress(address) if isinstance(address, str) else address, target)
-    except TimeoutError as error:
-        raise TpuwatchError(
-            f"nobody at {address} has answered for {SECONDS:.0f} s: the daemon hangs, or the machine is too busy; "
-            "`journalctl -u tpuwatch` has details, `systemctl restart tpuwatch` restarts it"
-        ) from error
-    except (OSError, http.client.IncompleteRead) as error:
-        raise _no_daemon(address, printable(str(error))) from error
-    except (http.client.HTTPException, TooLargeError, ValueError) as error:
-        raise _no_daemon(address, "some other program does") from error
-
-
-def _get(address: DaemonAddress, target: str) -> tuple[int, bytes]:
-    """Status and body of the answer; it has SECONDS and MAX_BYTES in all, however it comes."""
-    clock = SystemClock()
-    deadline = clock.monotonic() + SECONDS
-    headers = address.headers()
-    request = http.client.HTTPConnection(str(address))
-    with Connector(clock).connection(request.host, request.port, deadline) as plain, ExitStack() as stack:
-        connection = plain
-        if address.certificate_file:
-            connection = stack.enter_context(address.secured(plain))
-        request.sock = DeadlineSocket(connection, deadline, clock, MAX_BYTES)  # has the methods used
-        request.request("GET", target, headers=headers)
-        with request.getresponse() as reply:
-            return reply.status, read_whole(reply)
+        return asked.get(path, partial(request, seconds=SECONDS))
+    except HttpError as error:
+        if error.fault is HttpFault.TIMEOUT:
+            raise TpuwatchError(
+                f"nobody at {address} has answered for {SECONDS:.0f} s: the daemon hangs, or the machine is too busy; "
+                "`journalctl -u tpuwatch` has details, `systemctl restart tpuwatch` restarts it"
+            ) from error
+        other = error.fault in (HttpFault.NOT_HTTP, HttpFault.TOO_LARGE)
+        raise _no_daemon(address, "some other program does" if other else printable(error.detail)) from error
 
 
 @contextmanager

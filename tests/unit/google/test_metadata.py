@@ -11,8 +11,7 @@ import pytest
 
 from tests.standins.runtime_server import listening
 from tpuwatch.core.clock import ManualClock, SystemClock
-from tpuwatch.google import metadata
-from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, metadata_host
+from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, metadata_host, metadata_url
 from tpuwatch.model.answers import Problem
 
 OK = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: e1\r\nContent-Length: 5\r\n\r\nvalue"
@@ -72,24 +71,10 @@ def test_it_reads_a_value_and_asks_as_the_server_demands(serve: Callable[[Serve]
     assert f"\r\nHost: {server.host}\r\n" in head
 
 
-def test_a_proxy_is_never_used(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = serve(lambda connection: connection.sendall(reply("200 OK", body=b"the proxy's")))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, f"http://{proxy.host}")
-    server = serve(lambda connection: connection.sendall(OK))
-    assert client(server.host).get("instance/zone") == "value"
-    assert proxy.requests == []
-
-
 def test_what_is_not_there_is_none(serve: Callable[[Serve], Server]) -> None:
     server = serve(lambda connection: connection.sendall(reply("404 Not Found", body=b"no")))
     assert client(server.host).get("instance/attributes/tpu-env") is None
     assert client(server.host).wait("instance/x", "", 1) == ("", "")
-
-
-def test_a_value_without_a_length_ends_with_the_connection(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\n\r\n\xffab"))
-    assert client(server.host).get("instance/zone") == "\N{REPLACEMENT CHARACTER}ab"
 
 
 def test_wait_passes_the_etag_and_the_time_and_gives_the_new_ones(serve: Callable[[Serve], Server]) -> None:
@@ -108,10 +93,7 @@ def test_wait_passes_the_etag_and_the_time_and_gives_the_new_ones(serve: Callabl
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", Problem.FOREIGN),
         (b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Other\r\nContent-Length: 0\r\n\r\n", Problem.FOREIGN),
         (b"SSH-2.0-OpenSSH_9.2p1\r\n", Problem.FOREIGN),
-        (b"\0\xff\0\xff\n" * 10, Problem.FOREIGN),
-        (b"HTTP/1.1 abc\r\n\r\n", Problem.FOREIGN),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 500 + b"\r\n", Problem.FOREIGN),
-        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000 + b"\r\n\r\n", Problem.FOREIGN),
+        (reply("200 OK", body=bytes(MAX_REPLY_BYTES)), Problem.FOREIGN),
         (reply("503 Service Unavailable"), Problem.SERVER),
         (reply("500 Internal Server Error"), Problem.SERVER),
         (reply("429 Too Many Requests"), Problem.THROTTLED),
@@ -146,52 +128,12 @@ def test_retry_after_is_handed_on(serve: Callable[[Serve], Server]) -> None:
     assert [failure(client(server.host)).retry_after for _ in range(3)] == [17.0, None, None]
 
 
-def test_a_reply_that_does_not_end_is_cut_by_its_size(serve: Callable[[Serve], Server]) -> None:
-    def flood(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\n\r\n")
-        for _piece in range(2 * MAX_REPLY_BYTES >> 16):
-            connection.sendall(b"x" * (1 << 16))
-
-    error = failure(client(serve(flood).host))
-    assert error.problem is Problem.FOREIGN
-    assert "larger than" in str(error)
-
-
-def test_a_length_that_lies_reserves_no_memory(serve: Callable[[Serve], Server]) -> None:
-    head = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Length: 100000000000000\r\n\r\nabc"
-    server = serve(lambda connection: connection.sendall(head))
-    assert failure(client(server.host)).problem is Problem.UNREACHABLE
-
-
 def test_a_server_that_hangs_is_a_timeout(serve: Callable[[Serve], Server]) -> None:
     server = serve(lambda _: hang(server))
     error = failure(client(server.host, 0.2))
     assert error.problem is Problem.TIMEOUT
     assert "within 0.2 s" in str(error)
     server.done.set()
-
-
-class Ticking(ManualClock):
-    """Each look at the clock takes a second."""
-
-    def monotonic(self) -> float:
-        self.advance(1.0)
-        return super().monotonic()
-
-
-def test_a_server_that_drips_meets_the_deadline_of_the_whole(serve: Callable[[Serve], Server]) -> None:
-    sent: list[int] = []
-
-    def drip(connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while not server.done.is_set():
-            connection.sendall(b"H" if not sent else b"T")
-            sent.append(1)
-
-    server = serve(drip)
-    # Each single read succeeds at once; only their sum, by the clock, is late. The head alone would go on for ever.
-    error = failure(MetadataClient(server.host, clock=Ticking(), timeout_seconds=8.0))
-    assert error.problem is Problem.TIMEOUT
 
 
 def test_nobody_there_is_absence() -> None:
@@ -215,32 +157,9 @@ def test_names_that_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure(client("no-such-name.invalid")).problem is Problem.UNREACHABLE
 
 
-@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "exa mple.invalid", "host:port"])
-def test_a_host_that_is_no_name_is_a_problem_not_a_crash(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def getaddrinfo(name: str, *_args: object, **_more: object) -> list[object]:
-        name.encode("idna")  # as the real one does first
-        raise socket.gaierror(socket.EAI_NONAME, "unknown")
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    assert failure(client(host)).problem in (Problem.ABSENT, Problem.FOREIGN)
-
-
-def test_a_resolver_that_hangs_costs_the_deadline_and_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    release, looked, asked = threading.Event(), threading.Event(), []
-
-    def getaddrinfo(*_args: object, **_more: object) -> list[object]:
-        asked.append(1)
-        looked.set()
-        release.wait(60)
-        raise socket.gaierror(socket.EAI_AGAIN, "too late")
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    asking = client("metadata.invalid", 0.05)
-    for _ in range(4):
-        assert failure(asking).problem is Problem.TIMEOUT
-    assert looked.wait(60)
-    assert len(asked) == 1  # each would have a thread
-    release.set()
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "host:port", "[::1"])
+def test_a_host_that_is_no_name_is_absent(host: str) -> None:
+    assert failure(client(host)).problem is Problem.ABSENT
 
 
 def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) -> None:
@@ -265,32 +184,12 @@ def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) 
     server.done.set()
 
 
-def test_close_while_it_connects_is_not_lost(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serve(lambda connection: connection.sendall(OK))
-    asking = client(server.host)
-
-    class Closing(socket.socket):
-        def connect(self, address: object) -> None:
-            asking.close()
-            super().connect(address)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(metadata.socket, "socket", Closing)
-    assert "tpuwatch is closing" in str(failure(asking))
-    assert not server.requests
-
-
 @pytest.mark.parametrize(
-    ("host", "parsed"),
-    [
-        ("metadata.google.internal", ("metadata.google.internal", 80)),
-        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
-        ("[::1]:8080", ("::1", 8080)),
-        ("[::1]", ("::1", 80)),
-        ("::1", ("::1", 80)),
-    ],
+    ("host", "place"),
+    [("metadata.google.internal",) * 2, ("127.0.0.1:8080",) * 2, ("[::1]:8080",) * 2, ("[::1]",) * 2, ("::1", "[::1]")],
 )
-def test_hosts_may_name_a_port(host: str, parsed: tuple[str, int]) -> None:
-    assert metadata._host_and_port(host) == parsed
+def test_hosts_may_name_a_port(host: str, place: str) -> None:
+    assert metadata_url(host) == f"http://{place}/computeMetadata/v1/"
 
 
 def test_the_environment_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

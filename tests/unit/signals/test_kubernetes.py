@@ -12,7 +12,6 @@ import pytest
 from tests.standins.kubernetes_server import KubernetesServer, kubernetes_node, kubernetes_server
 from tpuwatch.config.schema import KubernetesConfig
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.google import DeadlineSocket
 from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.signals import Maintenance, Notices
 from tpuwatch.signals.kubernetes import ACTIVE, LATEST, SCHEDULED, TERMINATION, KubernetesSignal, in_cluster, parse_node
@@ -174,22 +173,6 @@ def test_close_ends_a_request_that_waits(server: KubernetesServer) -> None:
     assert [answer.problem for answer in answers] == [Problem.UNREACHABLE]
     assert signal.ask().problem is Problem.UNREACHABLE
     assert len(server.asked) == 1
-
-
-def test_close_before_the_reply_is_read_leaves_nothing_to_take_for_one(
-    server: KubernetesServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signal = signal_of(server)
-    server.answers.clear()
-    read = DeadlineSocket.readinto
-
-    def close_and_read(connection: DeadlineSocket, buffer: Any) -> int:
-        assert server.arrived.wait(30)  # TLS has sent what it sends after the handshake
-        signal.close()
-        return read(connection, buffer)
-
-    monkeypatch.setattr(DeadlineSocket, "readinto", close_and_read)
-    assert signal.ask().problem is Problem.UNREACHABLE
 
 
 def test_without_its_nodes_name_it_asks_nobody(server: KubernetesServer) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.web.test_access import OTHER, Site, serving
 from tpuwatch.config.schema import PeersConfig
+from tpuwatch.core import HttpClient
 from tpuwatch.core.clock import ManualClock, SystemClock
-from tpuwatch.google.http import Connector
 from tpuwatch.model.answers import Problem
 from tpuwatch.signals import peers
 from tpuwatch.signals.peer_access import PeerAccess
@@ -44,7 +44,7 @@ def access(site: Site, **keys: Any) -> PeerAccess:
 
 def ask(site: Site, access: PeerAccess, scheme: str = "https") -> peers.PeerReply:
     url = f"{scheme}://{site.address}"
-    return peers.ask(url, Connector(CLOCK), clock=CLOCK, seconds=30.0, access=access)
+    return peers.ask(url, HttpClient(CLOCK), seconds=30.0, access=access)
 
 
 def failure(site: Site, access: PeerAccess, scheme: str = "https") -> tuple[Problem, str, bool]:

@@ -199,10 +199,8 @@ def test_one_plain_request_is_made(server: PeerServer) -> None:
         (http(b"", "404 Not Found"), Problem.FOREIGN, "answered 404"),
         (http(b"", "500 Internal Server Error"), Problem.SERVER, "answered 500"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", Problem.FOREIGN, "no HTTP server"),
-        (b"", Problem.UNREACHABLE, "cannot be asked"),
         (http(b"short")[:-2], Problem.UNREACHABLE, "cut off"),
         (http(b"x" * (MAX_REPLY_BYTES + 1)), Problem.FOREIGN, "larger than 4 MiB"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", Problem.FOREIGN, "no HTTP server"),
     ],
 )
 def test_what_is_no_page_of_metrics(server: PeerServer, reply: bytes, problem: Problem, words: str) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import http.client
-import json
 import random
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import ConfigError, SystemClock, TpuwatchError, format_size, installed
+from tpuwatch.core import ConfigError, HttpError, HttpFault, SystemClock, TpuwatchError, format_size, installed
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.google_apis import identity
@@ -98,17 +96,14 @@ def address(environment: Environment) -> Iterator[Result]:
         return
     try:
         status = _status(environment, listen)
-    except TimeoutError:
-        yield _taken(listen, "something that does not answer in time")
-        return
+    except HttpError as error:
+        if error.fault is HttpFault.TIMEOUT:
+            yield _taken(listen, "something that does not answer in time")
+            return
+        status = None  # if it is another program that answers, the address is not free
     except TpuwatchError as error:
         yield unknown(f"{cut(str(error), 300)}.", environment.sudo)
         return
-    except (ValueError, http.client.HTTPException):
-        yield _taken(listen, "another program")
-        return
-    except OSError:
-        status = None
     if status is not None:
         yield ok(f"tpuwatch {cut(str(status.get('version', '')), 20)} serves at {listen}.")
         return
@@ -145,11 +140,11 @@ def daemon(environment: Environment) -> Iterator[Result]:
     where = _address(environment)
     try:
         status = _status(environment, where)
+    except HttpError:
+        yield warn(f"No daemon answers at {cut(where)}.", _START, _OPERATIONS)
+        return
     except TpuwatchError as error:
         yield unknown(f"{cut(str(error), 300)}.", environment.sudo)
-        return
-    except (OSError, ValueError, http.client.HTTPException):
-        yield warn(f"No daemon answers at {cut(where)}.", _START, _OPERATIONS)
         return
     if status.get("ready") is True:
         yield ok(f"The daemon at {cut(where)} is ready.")
@@ -171,7 +166,7 @@ def ledger(environment: Environment) -> Iterator[Result]:
     place = environment.path(config.ledger_dir)
     file = place / "ledger.db"
     in_bucket = config.ledger.kind == "gcs"
-    with contextlib.suppress(OSError, ValueError, http.client.HTTPException, TpuwatchError):
+    with contextlib.suppress(TpuwatchError):
         problem = str(_status(environment, _address(environment)).get("ledger_problem") or "")
         yield _ledger_down(problem) if problem else ok("The daemon can use it.")
         return
@@ -197,17 +192,13 @@ def _list(document: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _status(environment: Environment, where: str) -> Mapping[str, Any]:
-    """The daemon's status. Raises OSError without an answer, ValueError if another program answers."""
+    """The daemon's status. Raises HttpError without its answer, and TpuwatchError if its files cannot be read."""
     http = environment.config.http
     address = DaemonAddress(where, _real(environment, http.certificate_file), _real(environment, http.token_file))
-    more: dict[str, Any] = {"headers": address.headers()} if address.token_file else {}
-    more |= {"secured": address.secured} if address.certificate_file else {}
-    reply = environment.once(
-        f"status {where}", lambda: environment.fetch(where, "/api/v1/status", seconds=_SECONDS, **more)
-    )
-    document = json.loads(reply.body)
+    reply = environment.once(f"status {where}", lambda: address.get("/api/v1/status", environment.fetch))
+    document = reply.json()
     if not isinstance(document, dict) or "version" not in document or "ready" not in document:
-        raise ValueError("not the status of tpuwatch")
+        raise HttpError(HttpFault.NOT_JSON, "it is not the status of tpuwatch")
     return document
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from tests.standins.doctor_machine import NOBODY, ManualClock, Place, described, expect, serving, statuses
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
+from tpuwatch.core import HttpReply
 from tpuwatch.doctor.check import CheckStatus
-from tpuwatch.doctor.environment import Environment, HttpReply, fetch
+from tpuwatch.doctor.environment import Environment, fetch
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 if TYPE_CHECKING:
@@ -130,13 +131,13 @@ def test_the_clock_by_the_api_where_there_is_no_metadata_server(place: Place) ->
     clock = ManualClock()
     asked = []
 
-    def api(address: str, path: str, **more: Any) -> HttpReply:
-        asked.append((address, path, more.get("tls")))
-        return HttpReply(404, {"date": formatdate(clock.time() + 1000, usegmt=True)}, "")
+    def api(url: str, **_: Any) -> HttpReply:
+        asked.append(url)
+        return HttpReply(404, {"date": formatdate(clock.time() + 1000, usegmt=True)})
 
     environment = place.environment(config={}, environ=NOBODY, clock=clock, fetch=api)
     assert statuses("clock", environment) == [CheckStatus.WRONG]
-    assert asked == [("tpu.googleapis.com", "/", True)]
+    assert asked == ["https://tpu.googleapis.com"]
     assert statuses("clock", place.environment(config={}, environ=NOBODY)) == [CheckStatus.UNKNOWN]
 
 

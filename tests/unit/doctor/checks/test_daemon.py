@@ -12,6 +12,7 @@ import pytest
 from tests.standins.certificates import Authority
 from tests.standins.doctor_machine import STRANGER, Place, described, expect, serving, statuses
 from tests.standins.runtime_server import RuntimeProcess, listening, refused
+from tpuwatch.core import HttpError, HttpFault
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.environment import CommandResult, fetch
@@ -81,7 +82,8 @@ def test_an_address_that_is_free(place: Place) -> None:
 
 
 def test_an_address_that_is_ours(place: Place) -> None:
-    with serving({"/api/v1/status": json.dumps(STATUS)}) as address:
+    large = {**STATUS, "findings": ["of thousands of nodes"] * 100_000}
+    with serving({"/api/v1/status": json.dumps(large)}) as address:
         (line,) = described("listen_address", place.environment(config=config(address), fetch=fetch))
     assert line == f"ok: tpuwatch 0.1.0 serves at {address}. | "
 
@@ -96,7 +98,7 @@ def test_an_address_that_another_program_has(place: Place, page: str) -> None:
 
 def test_an_address_that_never_answers(place: Place) -> None:
     def silent(*_: Any, **__: Any) -> Any:
-        raise TimeoutError("timed out")
+        raise HttpError(HttpFault.TIMEOUT, "2 s")
 
     (line,) = described("listen_address", place.environment(fetch=silent))
     assert "in use by something that does not answer in time" in line
