@@ -1,6 +1,6 @@
 """What every package needs: time, errors, text, JSON, HTTP, files, loops, back-off.
 
-In: plain values.
+In: plain values, and addresses.
 Out: plain values.
 Never: knows of TPUs, or of another package.
 """
