@@ -11,6 +11,7 @@ from tpuwatch.exec.messages import print_message
 from tpuwatch.exec.process import become, start
 from tpuwatch.exec.signal_sentinel import SignalSentinel
 from tpuwatch.exec.streams import open_streams
+from tpuwatch.host import oom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ def run_command(
     """Run the command, and end as it does. `report`: where the outcome is written, as JSON. Raises CommandError."""
     for note in prepared.notes:
         print_message(note)
+    counters = oom.read_counters(prepared.root)  # the command may be killed before anything else is loaded
     started = time.time()
     mask = foreground.block()
     sentinel = None
@@ -44,7 +46,7 @@ def run_command(
 
     from tpuwatch.exec.run import Run, serve  # while the command is on its way
 
-    serve(Run(pid, prepared, streams, sentinel, started, config), prepared, config, report)
+    serve(Run(pid, prepared, streams, sentinel, started, counters, config), prepared, config, report)
 
 
 def _reserve_standard_descriptors() -> set[int]:

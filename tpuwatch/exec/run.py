@@ -60,6 +60,7 @@ class Run:
         streams: Streams,
         sentinel: SignalSentinel,
         started: float,
+        oom_counters: oom.OomCounters,
         config: Path | None,
     ) -> None:
         self._pid = pid
@@ -67,7 +68,7 @@ class Run:
         self._started = self._ended = started
         self._stop_requested = _StopRequest()
         self._root = prepared.root
-        self._oom_counters = oom.read_counters(self._root)
+        self._oom_counters = oom_counters  # before it started
         counters = WatcherCounters()
         self._watcher = Watcher(counters)
         self._buffers: dict[int, OutputBuffer] = {}
