@@ -51,14 +51,14 @@ def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], boo
 
     `over`: wait for the command's end, so many seconds at most; whether it has ended.
     """
-    from tpuwatch.web import diagnosis
+    from tpuwatch.core import encode
+    from tpuwatch.model import DiagnosisDocument
 
     reader = Reader(job, counters, over)
     findings = fold(reader.seen(), of_job=True)
     launches = reader.launches()
-    document = diagnosis(findings, launches)
     return {
-        **document,
+        **encode(DiagnosisDocument.of(findings, launches)),
         "records": [asdict(launch) for launch in launches],
         "recorded": [asdict(RecordedFinding.of(finding)) for finding in findings],
         "unread_bytes": reader.unread,

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError, TpuwatchError, format_size
+from tpuwatch.core import ConfigError, TpuwatchError, decode, encode, format_size
 from tpuwatch.exec import foreground
 from tpuwatch.exec.messages import PREFIX, print_message
 from tpuwatch.exec.preparation import names
@@ -94,14 +94,14 @@ def with_oom_finding(prepared: PreparedRun, end: RunResult) -> RunResult:
     if end.oom is None:
         return end
     from tpuwatch.launches import RecordedFinding
-    from tpuwatch.web import log_documents
+    from tpuwatch.model import FindingDocument
 
     found = end.found or {}
     findings, recorded = found.get("findings", ()), found.get("recorded", ())
     told = [one for one in findings if "killed_pid" in one["details"]]
     if not told:
         finding = _oom_finding(prepared, end, end.oom)
-        told = [log_documents.finding(finding)]
+        told = [encode(FindingDocument.of(finding))]
         recorded = [asdict(RecordedFinding.of(finding)), *(one for one in recorded if one["cause"] != finding.cause)]
     others = [one for one in findings if one["cause"] != Cause.HOST_OOM.value]
     return replace(end, found={**found, "findings": [*told, *others], "recorded": recorded})
@@ -327,6 +327,7 @@ def findings_to_report(end: RunResult) -> list[Mapping[str, Any]]:
 
 def print_cause(end: RunResult) -> None:
     """Why the command failed, and what to do."""
+    from tpuwatch.model import FindingDocument
     from tpuwatch.terminal import Console, print_finding
 
     findings = findings_to_report(end)
@@ -335,7 +336,7 @@ def print_cause(end: RunResult) -> None:
         if findings:
             console.line(f"the command ended with status {end.status}.", style="bold")
         for number, finding in enumerate(findings[:_SHOWN], 1):
-            print_finding(console, finding, number=number)
+            print_finding(console, decode(FindingDocument, finding), number=number)
         if len(findings) > _SHOWN:
             console.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` lists them.", style="dim")
     except (OSError, ValueError, AttributeError):

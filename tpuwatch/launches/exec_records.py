@@ -339,13 +339,11 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def launch_from(document: Mapping[str, Any]) -> Launch:
-    """A launch from the JSON of another process of ours, where times may be under `…_epoch`. Unknown keys are ignored.
+    """A launch from the JSON of another process of ours. Unknown keys are ignored.
 
     Raises ValueError, TypeError and KeyError for what is no launch.
     """
-    found = {
-        name: document[key] for name in _LAUNCH_FIELDS for key in (name, f"{name}_epoch") if key in document
-    }  # the latter is the number where both are there
+    found = {name: document[name] for name in _LAUNCH_FIELDS if name in document}
     found["outcome"] = Outcome(found["outcome"])
     found["cause"] = Cause(found["cause"]) if found.get("cause") else None
     return Launch(**found)

@@ -8,6 +8,50 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
+    from tpuwatch.model.documents.logs import (
+        DiagnoseDocument,
+        DiagnosisDocument,
+        EventDocument,
+        EventsDocument,
+        FindingDocument,
+        FindingsDocument,
+        KnownFindingDocument,
+        LaunchDocument,
+        LaunchesDocument,
+        UnreadDocument,
+    )
+    from tpuwatch.model.documents.machine import (
+        SignalStatusDocument,
+    )
+    from tpuwatch.model.documents.nodes import (
+        NodeDocument,
+        NodesDocument,
+        NodeVerdictDocument,
+        PeerDocument,
+        ReasonDocument,
+    )
+    from tpuwatch.model.documents.restarts import (
+        AttemptDocument,
+        BreakerDocument,
+        DecisionDocument,
+        RestartDocument,
+        RestartsDocument,
+    )
+    from tpuwatch.model.documents.status import (
+        DaemonDocument,
+        ErrorDocument,
+        PeerStatusDocument,
+        ReadinessDocument,
+        ReadyDocument,
+        StatusDocument,
+        StatusReportDocument,
+        TargetDocument,
+        UnknownPathDocument,
+    )
+    from tpuwatch.model.documents.tune import (
+        TunedDocument,
+        TuneDocument,
+    )
     from tpuwatch.model.events import (
         EXEC,
         MAX_PLACES,
@@ -150,6 +194,50 @@ else:
                 "tone",
                 "verdict_words",
                 "worst_first",
+            ],
+            "documents.logs": [
+                "DiagnoseDocument",
+                "DiagnosisDocument",
+                "EventDocument",
+                "EventsDocument",
+                "FindingDocument",
+                "FindingsDocument",
+                "KnownFindingDocument",
+                "LaunchDocument",
+                "LaunchesDocument",
+                "UnreadDocument",
+            ],
+            "documents.machine": [
+                "SignalStatusDocument",
+            ],
+            "documents.nodes": [
+                "NodeDocument",
+                "NodeVerdictDocument",
+                "NodesDocument",
+                "PeerDocument",
+                "ReasonDocument",
+            ],
+            "documents.restarts": [
+                "AttemptDocument",
+                "BreakerDocument",
+                "DecisionDocument",
+                "RestartDocument",
+                "RestartsDocument",
+            ],
+            "documents.status": [
+                "DaemonDocument",
+                "ErrorDocument",
+                "PeerStatusDocument",
+                "ReadinessDocument",
+                "ReadyDocument",
+                "StatusDocument",
+                "StatusReportDocument",
+                "TargetDocument",
+                "UnknownPathDocument",
+            ],
+            "documents.tune": [
+                "TuneDocument",
+                "TunedDocument",
             ],
             "events": [
                 "EXEC",

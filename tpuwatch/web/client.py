@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import http.client
 import json
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tpuwatch import __version__
-from tpuwatch.core import ConfigError, SystemClock, TpuwatchError, printable, read_tokens
+from tpuwatch.core import ConfigError, DocumentError, SystemClock, TpuwatchError, decode, printable, read_tokens
 from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
 
     from tpuwatch.config import Config
+
+D = TypeVar("D")
 
 _FOOTER: Final = "-----END CERTIFICATE-----"
 SECONDS = 10.0  # for one answer
@@ -81,17 +82,28 @@ def daemon_address(config: Config) -> DaemonAddress:
     return DaemonAddress(listen, http.certificate_file, http.token_file)
 
 
-def ask_daemon(address: DaemonAddress | str, name: str, key: str, query: str = "") -> Any:
-    """The document /api/v1/`name`. It has `key`; an answer without it comes from some other program.
+def ask_daemon(address: DaemonAddress | str, name: str, document: type[D], query: str = "") -> D:
+    """The document /api/v1/`name`. Raises TpuwatchError, with what to do, if there is no such answer."""
+    answer = ask_document(address, name, query)
+    try:
+        return decode(document, answer)
+    except DocumentError as error:
+        if not any(one.name in answer for one in fields(document)):  # type: ignore[arg-type] # a dataclass
+            raise _no_daemon(address, "some other program does") from error
+        raise TpuwatchError(
+            f"the daemon at {address} sends a {name} that tpuwatch {__version__} does not understand "
+            f"({printable(str(error))}): it may be of another version; `systemctl restart tpuwatch` makes both the same"
+        ) from error
 
-    Raises TpuwatchError, with what to do, if there is no such answer.
-    """
+
+def ask_document(address: DaemonAddress | str, name: str, query: str = "") -> dict[str, Any]:
+    """The same as it was sent, whatever version the daemon is of."""
     status, body = _ask(address, f"/api/v1/{name}{query}")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise _no_daemon(address, "some other program does") from error
-    if not isinstance(document, dict) or (status == http.client.OK and key not in document):
+    if not isinstance(document, dict):
         raise _no_daemon(address, "some other program does")
     if status != http.client.OK:
         reason = printable(str(document.get("error", status)))
@@ -135,21 +147,6 @@ def _get(address: DaemonAddress, target: str) -> tuple[int, bytes]:
         request.request("GET", target, headers=headers)
         with request.getresponse() as reply:
             return reply.status, read_whole(reply)
-
-
-@contextmanager
-def reading_documents(address: DaemonAddress | str) -> Iterator[None]:
-    """A context for code that reads the daemon's documents: those of another version may have other keys.
-
-    Raises TpuwatchError for a key that is missing or has another type.
-    """
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise TpuwatchError(
-            f"the daemon at {address} sends documents that tpuwatch {__version__} does not understand: it may be of "
-            "another version; `systemctl restart tpuwatch` makes both the same"
-        ) from error
 
 
 def _no_daemon(address: DaemonAddress | str, reason: str) -> TpuwatchError:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.tune.recorded import NOW, launch, record
 from tests.unit.whole_text import findings_in, matches_in
+from tpuwatch.core.codec import encode
 from tpuwatch.exec import ending
 from tpuwatch.exec.ending import (
     RunResult,
@@ -32,13 +33,13 @@ from tpuwatch.host.oom import OomKill, OomLimit
 from tpuwatch.launches.exec_records import write_record
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.documents.logs import FindingDocument
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.tune import SIZE, THRESHOLD, SizeDecision, SizeStep, TunePlan, VariableSetting
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.findings import print_finding
 from tpuwatch.tune.environment import LaunchEnvironment
 from tpuwatch.tune.plan import read_plan, write_plan
-from tpuwatch.web import log_documents
 
 KILL = OomKill(OomLimit.CGROUP, "/sys/fs/cgroup/train/memory.events", 1, "/train", "/train", 1 << 30)
 
@@ -196,7 +197,7 @@ def test_the_report_itself_is_no_failure() -> None:
             printed, findings = io.StringIO(), findings_in(example.encode(), scanner, "job.log")
             console = Console(printed, prefix=PREFIX, width=80)
             for number, finding in enumerate(findings, 1):
-                print_finding(console, log_documents.finding(finding), number=number)
+                print_finding(console, FindingDocument.of(finding), number=number)
             text = printed.getvalue()
             assert not matches_in(text.encode(), scanner, "job.log"), text
             read_again += bool(matches_in(text.replace(PREFIX, "").encode(), scanner, "job.log"))
@@ -215,7 +216,7 @@ def test_a_buffer_without_room_is_answered_with_the_number_that_is_decided(
 ) -> None:
     (tmp_path / "c.toml").write_text(f'[tune]\ndir = "{tmp_path}/none"\nlog_dir = "{tmp_path}/logs"\n')
     scanner = Scanner(load_catalogue())
-    findings = [log_documents.finding(one) for one in findings_in(EXHAUSTED, scanner, "<stderr>", NOW)]
+    findings = [encode(FindingDocument.of(one)) for one in findings_in(EXHAUSTED, scanner, "<stderr>", NOW)]
     failed = launch(premapped_need_bytes=17 << 28)
     found = {"findings": findings, "records": [asdict(failed)]}
     before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))

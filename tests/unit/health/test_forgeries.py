@@ -32,8 +32,10 @@ from tests.unit.health.scenes import (
 )
 from tests.unit.health.situations_peer import fell_silent
 from tests.unit.restart.policy_scenes import ALL_ON, situation
+from tpuwatch.core.codec import encode
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.documents.nodes import NodeDocument
 from tpuwatch.model.restart import RestartDecision
 from tpuwatch.model.signals import Answer, CloudNode, Evidence, Identity, Known, Notices, Peer
 from tpuwatch.model.verdict import DESTRUCTIVE, Action, JudgedNode, Judgement, Source
@@ -41,7 +43,6 @@ from tpuwatch.model.workload import ModelServer, WorkloadKind
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation
 from tpuwatch.signals.peers import read_reply
-from tpuwatch.web import serializers
 
 LIMITS = JudgeLimits()
 NOTEBOOK = host(holder(0.0, 5 * HOUR, command="python -m ipykernel_launcher"))
@@ -113,8 +114,8 @@ def as_peer(evidence: Evidence) -> Answer[Peer]:
     identity = Identity(**{name: Known(value, "metadata") for name, value in known.items()})
     document: dict[str, Any] = {
         "now_epoch": NOW,
-        "identity": serializers.identity(identity),
-        "node": serializers.node(judged),
+        "identity": encode(identity),
+        "node": encode(NodeDocument.of(judged)),
         "signals": [],
     }
     return answered(Peer(NOW - 5, read_reply(document, "http://trainer").verdict))

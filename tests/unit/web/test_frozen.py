@@ -14,8 +14,10 @@ from tests.unit.restart.policy_scenes import situation
 from tests.unit.web import samples
 from tests.unit.web.samples import NOW, SampleView
 from tests.unit.web.test_tunes import tuned
+from tpuwatch.core.codec import encode
 from tpuwatch.core.json_text import dumps
 from tpuwatch.metrics import Metrics
+from tpuwatch.model.documents.logs import DiagnosisDocument, EventDocument
 from tpuwatch.model.events import Cause, Place
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.probe import Probe, ProbeVerdict
@@ -38,7 +40,6 @@ from tpuwatch.model.verdict import Action, Confidence, Source, Unseen, Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
-from tpuwatch.web import diagnosis, event
 from tpuwatch.web.routes import Routes
 
 GOLDEN = ROOT / "tests" / "unit" / "web" / "documents"
@@ -100,7 +101,16 @@ PRINTED = samples.launch(pid=-1, output="/var/log/job.log", cause=Cause.HANG, ou
 HOST = samples.host(
     holders=(
         Holder(
-            4242, "alice", "python3 train.py", NOW - 1800, ("/dev/vfio/0",), True, 1.5, True, 12.5, WorkloadKind.TRAINING
+            4242,
+            "alice",
+            "python3 train.py",
+            NOW - 1800,
+            ("/dev/vfio/0",),
+            True,
+            1.5,
+            True,
+            12.5,
+            WorkloadKind.TRAINING,
         ),
         Holder(4243, "bob", "python3", None, ()),
     ),
@@ -177,8 +187,8 @@ DOCUMENTS = {
         f"{name}.dark": (lambda name=name: served(DARK, name))
         for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
     },
-    "diagnose": lambda: dumps(diagnosis(FINDINGS, [FAILED, PRINTED])),
-    "event": lambda: dumps(event(EVENT)),
+    "diagnose": lambda: dumps(encode(DiagnosisDocument.of(FINDINGS, [FAILED, PRINTED]))),
+    "event": lambda: dumps(encode(EventDocument.of(EVENT))),
 }
 
 

@@ -1,0 +1,5 @@
+"""The JSON documents: a dataclass each, from which come what is served, what clients read, and the schema.
+
+Sizes are bytes, durations seconds, times as `tpuwatch.core.Time`. A field that was not in the first version has a
+default, so that documents of an older tpuwatch can be read. No annotation is text: `tpuwatch.core.codec` reads them.
+"""
