@@ -8,6 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
+    from tpuwatch.model.documents.daemon import DaemonDocument
     from tpuwatch.model.documents.logs import (
         DiagnoseDocument,
         DiagnosisDocument,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         RestartsDocument,
     )
     from tpuwatch.model.documents.status import (
-        DaemonDocument,
         ErrorDocument,
         PeerStatusDocument,
         ReadinessDocument,
@@ -195,6 +195,7 @@ else:
                 "verdict_words",
                 "worst_first",
             ],
+            "documents.daemon": ["DaemonDocument"],
             "documents.logs": [
                 "DiagnoseDocument",
                 "DiagnosisDocument",
@@ -225,7 +226,6 @@ else:
                 "RestartsDocument",
             ],
             "documents.status": [
-                "DaemonDocument",
                 "ErrorDocument",
                 "PeerStatusDocument",
                 "ReadinessDocument",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import Time, like
 from tpuwatch.model.documents.logs import KnownFindingDocument, LaunchDocument
@@ -13,13 +13,14 @@ from tpuwatch.model.documents.machine import (
     SignalStatusDocument,
     TrainingLoopDocument,
 )
-from tpuwatch.model.documents.nodes import NodeDocument, NodesDocument, NodeVerdictDocument
-from tpuwatch.model.documents.restarts import RestartsDocument
+from tpuwatch.model.documents.nodes import NodeDocument, NodeVerdictDocument
 from tpuwatch.model.documents.tune import TuneDocument
 from tpuwatch.model.documents.words import ProblemWord, SignalWord
-from tpuwatch.model.problems import Problems
 from tpuwatch.model.signals import Identity
 from tpuwatch.model.status import DaemonStatus, FileProblem, StoreStatus
+
+if TYPE_CHECKING:  # it takes restarts with it, which no command that shows the status needs
+    from tpuwatch.model.problems import Problems
 
 _MAX_LOOPS: Final = 20
 _WORKLOADS: Final = 10
@@ -93,7 +94,7 @@ class StatusDocument:
     blind_spots: tuple[BlindSpotDocument, ...] = ()
 
     @classmethod
-    def of(cls, status: DaemonStatus, found: Problems, restarts: Sequence[str]) -> "StatusDocument":
+    def of(cls, status: DaemonStatus, found: "Problems", restarts: Sequence[str]) -> "StatusDocument":
         """As it is now. `restarts`: what an operator should know of them, a sentence each."""
         not_ready = tuple(status.not_ready())
         return like(
@@ -127,17 +128,6 @@ class StatusReportDocument(StatusDocument):
 
     findings: tuple[KnownFindingDocument, ...]
     launches: tuple[LaunchDocument, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonDocument:
-    """One answer of a daemon, as `tpuwatch top` asks for it and prints it."""
-
-    status: StatusDocument
-    findings: tuple[KnownFindingDocument, ...]
-    launches: tuple[LaunchDocument, ...]
-    nodes: NodesDocument
-    restarts: RestartsDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
