@@ -11,6 +11,7 @@ from openapi_spec_validator import validate
 
 from tests.unit.web.samples import SampleView
 from tests.unit.web.test_frozen import GOLDEN
+from tpuwatch.core.codec import decode, encode
 from tpuwatch.web.openapi import SERVED, openapi
 from tpuwatch.web.routes import Api
 
@@ -36,6 +37,16 @@ def test_every_path_is_described_and_no_other() -> None:
 def test_the_document_is_as_described(name: str, of: str) -> None:
     document = json.loads((GOLDEN / f"{name}{of}.json").read_text())
     assert [error.message for error in Draft202012Validator(answer_schema(name)).iter_errors(document)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in SERVED if name != "openapi.json"])
+@pytest.mark.parametrize("of", ["", ".dark"])
+def test_what_is_read_of_it_is_all_that_was_written(name: str, of: str) -> None:
+    document = json.loads((GOLDEN / f"{name}{of}.json").read_text())
+    form = SERVED[name].document
+    assert form is not None
+    for one in document if SERVED[name].is_list else [document]:
+        assert encode(decode(form, one)) == one
 
 
 def test_a_document_of_another_form_is_found() -> None:
