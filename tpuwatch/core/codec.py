@@ -340,7 +340,7 @@ def _form_of(hint: Any) -> _Form:
         return _OrNone(_form_of(arguments[0]))
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return _List(_form_of(arguments[0]))
-    if origin is Mapping and arguments[0] is str:
+    if origin in (Mapping, dict) and arguments[0] is str:
         return _Map(_form_of(arguments[1]))
     if dataclasses.is_dataclass(hint):
         return _form(hint)  # type: ignore[arg-type] # of a class

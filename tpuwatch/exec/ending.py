@@ -10,24 +10,24 @@ import shlex
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError, TpuwatchError, decode, encode, format_size
+from tpuwatch.core import ConfigError, TpuwatchError, encode, format_size
 from tpuwatch.exec import foreground
 from tpuwatch.exec.messages import PREFIX, print_message
 from tpuwatch.exec.preparation import names
 from tpuwatch.host import ProcFs
-from tpuwatch.launches import launch_from
 from tpuwatch.model import SIZE, THRESHOLD, Cause, Launch, Outcome, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tpuwatch.exec.found import FoundDocument
     from tpuwatch.exec.preparation import PreparedRun
     from tpuwatch.host import oom
-    from tpuwatch.model import Finding, TunePlan
+    from tpuwatch.model import Finding, FindingDocument, TunePlan
 
 
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
@@ -51,7 +51,7 @@ class RunResult:
     ended: float
     status: int  # as the shell counts
     oom: oom.OomKill | None  # the command was killed, and the kernel has killed in its cgroup
-    found: Mapping[str, Any] | None  # what the watcher found; None: it hung or died
+    found: FoundDocument | None  # what the watcher found; None: it hung or died
     by_signal: bool = False  # a signal ended the command itself, not a process that it waited for
 
 
@@ -63,7 +63,7 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
     """
     end = with_oom_finding(prepared, end)
     launches = launches_of(prepared, end)
-    causes = {one["cause"] for one in findings_to_report(end)}
+    causes = {one.cause for one in findings_to_report(end)}
     waits = Cause.PREMAPPED_EXHAUSTED.value in causes
     if not waits and causes:
         print_cause(end)
@@ -93,18 +93,19 @@ def with_oom_finding(prepared: PreparedRun, end: RunResult) -> RunResult:
     """The result with a kill that the kernel counted as its first finding, unless its log was in the output."""
     if end.oom is None:
         return end
+    from tpuwatch.exec.found import NOTHING
     from tpuwatch.launches import RecordedFinding
     from tpuwatch.model import FindingDocument
 
-    found = end.found or {}
-    findings, recorded = found.get("findings", ()), found.get("recorded", ())
-    told = [one for one in findings if "killed_pid" in one["details"]]
+    found = end.found or NOTHING
+    told, recorded = tuple(one for one in found.findings if "killed_pid" in one.details), found.recorded
     if not told:
         finding = _oom_finding(prepared, end, end.oom)
-        told = [encode(FindingDocument.of(finding))]
-        recorded = [asdict(RecordedFinding.of(finding)), *(one for one in recorded if one["cause"] != finding.cause)]
-    others = [one for one in findings if one["cause"] != Cause.HOST_OOM.value]
-    return replace(end, found={**found, "findings": [*told, *others], "recorded": recorded})
+        told = (FindingDocument.of(finding),)
+        others_recorded = (one for one in recorded if one.cause != finding.cause.value)
+        recorded = (RecordedFinding.of(finding), *others_recorded)
+    others = (one for one in found.findings if one.cause != Cause.HOST_OOM.value)
+    return replace(end, found=replace(found, findings=(*told, *others), recorded=recorded))
 
 
 def _oom_finding(prepared: PreparedRun, end: RunResult, kill: oom.OomKill) -> Finding:
@@ -126,7 +127,9 @@ def _oom_finding(prepared: PreparedRun, end: RunResult, kill: oom.OomKill) -> Fi
 
 
 def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
-    found = end.found or {}
+    from tpuwatch.exec.found import NOTHING
+
+    found = end.found or NOTHING
     return {
         "launch": prepared.launch,
         "workload": prepared.workload,
@@ -135,11 +138,11 @@ def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> M
         "exit_status": end.status,
         "host_oom": end.oom is not None,
         "read": end.found is not None,
-        "unread_bytes": found.get("unread_bytes", 0),
+        "unread_bytes": found.unread_bytes,
         "given": {name: prepared.environ[name] for name in names(prepared.given)},
         "kept": [kept.name for kept in prepared.given.kept],
-        "findings": found.get("findings", []),
-        "launches": found.get("launches", []),
+        "findings": [encode(one) for one in found.findings],
+        "launches": [encode(one) for one in found.launches],
         "next": None if plan is None else {setting.name: setting.value for setting in plan.settings},
     }
 
@@ -155,8 +158,7 @@ def _write_report(path: Path, document: Mapping[str, Any]) -> None:
 
 def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
     """The command's launches, with all that we know and their logs do not."""
-    records = end.found.get("records", ()) if end.found is not None else ()
-    launches = [launch_from(one) for one in records][-_LAUNCHES:]
+    launches = end.found.records[-_LAUNCHES:] if end.found is not None else ()
     environment = {key: value for key, value in prepared.environ.items() if key.startswith(_PREFIXES)}
     boot_id = ProcFs(prepared.root / "proc").boot_id()
     for launch in launches:
@@ -168,18 +170,19 @@ def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
             launch.exit_status = end.status
             if end.oom is not None:
                 launch.faults.setdefault(Cause.HOST_OOM.value, launch.ended - launch.started)
-    return tuple(launches)
+    return launches
 
 
 def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...]) -> str:
     """Leave the record of the run. A sentence on what went wrong, empty if nothing did."""
     if prepared.directory is None:
         return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
-    from tpuwatch.launches import ExecRecord, RecordedFinding, trim_records, write_record
+    from tpuwatch.exec.found import NOTHING
+    from tpuwatch.launches import ExecRecord, trim_records, write_record
 
-    found = end.found or {}
-    causes = dict.fromkeys(finding["cause"] for finding in found.get("findings", ()))
-    reported = {finding["cause"] for finding in findings_to_report(end)}
+    found = end.found or NOTHING
+    causes = dict.fromkeys(finding.cause for finding in found.findings)
+    reported = {finding.cause for finding in findings_to_report(end)}
     record = ExecRecord(
         id=prepared.launch,
         workload=prepared.workload,
@@ -190,9 +193,7 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
         given=names(prepared.given)[:_NAMES],
         kept=tuple(kept.name for kept in prepared.given.kept)[:_NAMES],
         causes=tuple(causes)[:_NAMES],
-        findings=tuple(RecordedFinding(**one) for one in found.get("recorded", ()) if one["cause"] in reported)[
-            :_FINDINGS
-        ],
+        findings=tuple(one for one in found.recorded if one.cause in reported)[:_FINDINGS],
     )
     try:
         write_record(prepared.directory, record)
@@ -287,18 +288,13 @@ def with_decision(
     """The result with what is decided as the remedy of a buffer that had no room."""
     if plan is None or end.found is None:
         return end
-    findings = [
-        {
-            **one,
-            "remedy": [
-                asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan, command)
-            ],
-        }
-        if one["cause"] == Cause.PREMAPPED_EXHAUSTED.value
+    findings = tuple(
+        replace(one, remedy=_remedy(one.remedy, launches, plan, command))
+        if one.cause == Cause.PREMAPPED_EXHAUSTED.value
         else one
-        for one in end.found["findings"]
-    ]
-    return replace(end, found={**end.found, "findings": findings})
+        for one in end.found.findings
+    )
+    return replace(end, found=replace(end.found, findings=findings))
 
 
 def _remedy(
@@ -319,15 +315,14 @@ def needs_decision(launches: Sequence[Launch]) -> bool:
     return any(_CALL_FOR_CHANGE & launch.faults.keys() or launch.outcome is Outcome.SLOW for launch in launches)
 
 
-def findings_to_report(end: RunResult) -> list[Mapping[str, Any]]:
+def findings_to_report(end: RunResult) -> list[FindingDocument]:
     """The findings to print: those of a command that failed without being interrupted."""
-    found = list(end.found.get("findings", ())) if end.found is not None and end.status else []
-    return [one for one in found if not (end.status in _ASKED and one["cause"] == Cause.INTERRUPTED.value)]
+    found = end.found.findings if end.found is not None and end.status else ()
+    return [one for one in found if not (end.status in _ASKED and one.cause == Cause.INTERRUPTED.value)]
 
 
 def print_cause(end: RunResult) -> None:
     """Why the command failed, and what to do."""
-    from tpuwatch.model import FindingDocument
     from tpuwatch.terminal import Console, print_finding
 
     findings = findings_to_report(end)
@@ -336,7 +331,7 @@ def print_cause(end: RunResult) -> None:
         if findings:
             console.line(f"the command ended with status {end.status}.", style="bold")
         for number, finding in enumerate(findings[:_SHOWN], 1):
-            print_finding(console, decode(FindingDocument, finding), number=number)
+            print_finding(console, finding, number=number)
         if len(findings) > _SHOWN:
             console.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` lists them.", style="dim")
     except (OSError, ValueError, AttributeError):
