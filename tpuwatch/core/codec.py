@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 Schema = dict[str, Any]
 
-_MAX_NUMBER: Final = 2.0**63
+_MAX_NUMBER: Final = 1e300  # one that is larger cannot be reckoned with; logs and jobs may say any
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799  # seconds of the years 1 to 9999, which dates have
 _EPOCH: Final = "_epoch"
 _ABSENT: Final = object()

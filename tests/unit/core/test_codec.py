@@ -86,6 +86,10 @@ def test_a_word_of_a_newer_version_stays_what_it_is() -> None:
     assert decode(WholeDocument, {**AS_JSON, "said": "green"}).said == "green"
 
 
+def test_a_size_that_a_log_says_may_be_any() -> None:
+    assert decode(PartDocument, {"name": "a", "size": 10**30}) == PartDocument(name="a", size=10**30)
+
+
 def test_whole_numbers_are_integers_however_they_are_written() -> None:
     assert decode(PartDocument, {"name": "a", "size": 5.0}) == PartDocument(name="a", size=5)
 
@@ -97,7 +101,7 @@ def test_whole_numbers_are_integers_however_they_are_written() -> None:
         ({"name": None}, "name: is no string, but null"),
         ({"size": True}, "size: is no integer, but True"),
         ({"size": 1.5}, "size: is no integer, but 1.5"),
-        ({"size": 2**63}, "size: is no integer, but 9223372036854775808"),
+        ({"size": 10**301}, f"size: is no integer, but 1{'0' * 39}"),
         ({"share": float("nan")}, "share: is no number, but nan"),
         ({"share": float("inf")}, "share: is no number, but inf"),
         ({"share": "0.5"}, "share: is no number, but '0.5'"),
