@@ -10,16 +10,27 @@ from collections.abc import Iterator
 from typing import Any
 
 
+def reason(signal: Any) -> dict[str, Any]:
+    """One reason of a verdict."""
+    return {"signal": signal, "text": "It says so.", "at_epoch": None}
+
+
 def status(node: str = "train-2", verdict: str = "healthy", action: str = "none", **more: Any) -> dict[str, Any]:
     """What /api/v1/status tells, as far as it is read."""
     known = {"project": "sim-project", "zone": "us-central2-b", "node": node}
     judged = {
+        **known,
+        "own": True,
+        "since_epoch": None,
+        "contradictions": [],
+        "missing": [],
+        "remedy": [],
         "verdict": verdict,
         "action": action,
         "confidence": "high",
         "summary": "So it is.",
         "judged_epoch": 998.0,
-        "reasons": [{"signal": "runtime"}, {"signal": "host"}],
+        "reasons": [reason("runtime"), reason("host")],
         **more,
     }
     return {

@@ -224,15 +224,16 @@ class _Scanners:
 def _print(
     findings: list[Finding], launches: list[Launch], unreadable: Mapping[str, TpuwatchError], *, as_json: bool
 ) -> None:
+    from tpuwatch.core import encode, like
+    from tpuwatch.model import DiagnoseDocument, DiagnosisDocument, UnreadDocument
     from tpuwatch.terminal import Console, print_findings
-    from tpuwatch.web import diagnosis
 
-    document = diagnosis(findings, launches)
+    found = DiagnosisDocument.of(findings, launches)
     if as_json:
-        problems = [{"file": name, "problem": str(error)} for name, error in unreadable.items()]
-        options.print_json({**document, "unreadable": problems})
+        unread = tuple(UnreadDocument(file=name, problem=str(error)) for name, error in unreadable.items())
+        options.print_json(encode(like(DiagnoseDocument, found, unreadable=unread)))
     else:
-        print_findings(Console(sys.stdout), document["findings"], document["launches"], complete=not unreadable)
+        print_findings(Console(sys.stdout), found.findings, found.launches, complete=not unreadable)
 
 
 class _Bar:

@@ -42,12 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the events, oldest first."""
-    from tpuwatch.web import daemon_address, reading_documents
-
     with options.config_to_look(args) as (config, unread):
-        reader = _reader(config, args, unread)
-        with reading_documents(daemon_address(config)):
-            return _print_all(args, config, reader)
+        return _print_all(args, config, _reader(config, args, unread))
 
 
 def _reader(config: Config, args: argparse.Namespace, unread: str) -> StoreReader | DaemonEvents:
@@ -110,9 +106,10 @@ class _Printer:
 
     def print(self, event: Event) -> None:
         if self._json:
-            from tpuwatch.web import event as event_document
+            from tpuwatch.core import encode
+            from tpuwatch.model import EventDocument
 
-            options.print_json(event_document(event), indent=None)
+            options.print_json(encode(EventDocument.of(event)), indent=None)
             return
         from tpuwatch.core import format_time, printable
 

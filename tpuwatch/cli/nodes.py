@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import sys
 import threading
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.cli import options
-from tpuwatch.core import TpuwatchError, printable
-from tpuwatch.model import node_label
-from tpuwatch.web import ask_daemon, daemon_address, reading_documents
+from tpuwatch.core import TpuwatchError, encode, printable
+from tpuwatch.web import ask_daemon, daemon_address
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
+    from tpuwatch.model import NodeDocument, NodesDocument
     from tpuwatch.terminal import Console
     from tpuwatch.web import DaemonAddress
 
@@ -57,10 +58,9 @@ def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -
     with options.config_to_look(args) as (config, _):
         address = daemon_address(config)
         shown = _Shown(args, address)
-        with reading_documents(address):
-            bad = shown.all()
-            while args.watch and not wait(WATCH_SECONDS):
-                bad = shown.changed()
+        bad = shown.all()
+        while args.watch and not wait(WATCH_SECONDS):
+            bad = shown.changed()
     return 1 if bad else 0
 
 
@@ -81,75 +81,71 @@ class _Shown:
     def changed(self) -> bool:
         """Print those that were not there or had another verdict or state; whether one of all is bad."""
         document = self._ask()
-        nodes = document["nodes"]
-        document["nodes"] = [node for node in nodes if self._printed.get(_key(node)) != _state(node)]
-        if document["nodes"]:
-            self._print(document, more=True)
-        return self._note({**document, "nodes": nodes})
+        changed = tuple(node for node in document.nodes if self._printed.get(_key(node)) != _state(node))
+        if changed:
+            self._print(replace(document, nodes=changed), more=True)
+        return self._note(document)
 
-    def _ask(self) -> Any:
-        from tpuwatch.model import is_bad
+    def _ask(self) -> NodesDocument:
+        from tpuwatch.model import NodesDocument, is_bad
         from tpuwatch.web import MAX_NODES
 
-        document = ask_daemon(self._address, "nodes", "nodes", f"?limit={MAX_NODES}")
+        document = ask_daemon(self._address, "nodes", NodesDocument, f"?limit={MAX_NODES}")
+        nodes: Sequence[NodeDocument] = document.nodes
         if self._args.zone:
-            document["nodes"] = _of_zone(document["nodes"], self._args.zone)
+            nodes = _of_zone(nodes, self._args.zone)
         if self._args.names:
-            document["nodes"] = _named(document["nodes"], self._args.names)
+            nodes = _named(nodes, self._args.names)
         if self._args.problems:
-            document["nodes"] = [node for node in document["nodes"] if is_bad(node["verdict"])]
-        return document
+            nodes = [node for node in nodes if is_bad(node.verdict)]
+        return replace(document, nodes=tuple(nodes))
 
-    def _note(self, document: Any) -> bool:
+    def _note(self, document: NodesDocument) -> bool:
         from tpuwatch.model import is_bad
 
-        self._printed = {_key(node): _state(node) for node in document["nodes"]}
-        return any(is_bad(node["verdict"]) for node in document["nodes"])
+        self._printed = {_key(node): _state(node) for node in document.nodes}
+        return any(is_bad(node.verdict) for node in document.nodes)
 
-    def _print(self, document: Any, *, more: bool = False) -> None:
+    def _print(self, document: NodesDocument, *, more: bool = False) -> None:
         from tpuwatch.terminal import Console
 
         args = self._args
         if args.json or args.output == "json":
-            options.print_json(document, indent=None if args.watch else 2)
+            options.print_json(encode(document), indent=None if args.watch else 2)
         elif args.output == "name":
-            for node in document["nodes"]:
-                print(printable(_label(node)), flush=True)
+            for node in document.nodes:
+                print(printable(node.label), flush=True)
         else:
             _print(Console(sys.stdout), document, args, more=more)
 
 
-def _key(node: Any) -> tuple[str, str]:
-    return node["node"], node["zone"]
+def _key(node: NodeDocument) -> tuple[str, str]:
+    return node.node, node.zone
 
 
-def _state(node: Any) -> tuple[Any, ...]:
-    cloud = node["cloud"] or {}
-    return node["verdict"], node.get("last_known"), node["action"], cloud.get("state"), cloud.get("health")
+def _state(node: NodeDocument) -> tuple[Any, ...]:
+    cloud = node.cloud
+    return node.verdict, node.last_known, node.action, cloud and (cloud.state, cloud.health)
 
 
-def _named(nodes: Sequence[Any], patterns: Sequence[str]) -> list[Any]:
+def _named(nodes: Sequence[NodeDocument], patterns: Sequence[str]) -> list[NodeDocument]:
     """The nodes with these names, in the order in which all are listed."""
     for pattern in patterns:
         if not any(_is_named(node, pattern) for node in nodes):
-            known = {_label(node) if "/" in pattern else str(node["node"]) for node in nodes}
+            known = {node.label if "/" in pattern else node.node for node in nodes}
             raise TpuwatchError(f"no node {pattern!r} is watched{_nearest(pattern, known)}")
     return [node for node in nodes if any(_is_named(node, pattern) for pattern in patterns)]
 
 
-def _is_named(node: Any, pattern: str) -> bool:
-    return fnmatchcase(_label(node) if "/" in pattern else node["node"], pattern)
+def _is_named(node: NodeDocument, pattern: str) -> bool:
+    return fnmatchcase(node.label if "/" in pattern else node.node, pattern)
 
 
-def _label(node: Any) -> str:
-    return node_label(node["zone"], node["node"])
-
-
-def _of_zone(nodes: Sequence[Any], zone: str) -> list[Any]:
-    known = {str(node["zone"]) for node in nodes}
+def _of_zone(nodes: Sequence[NodeDocument], zone: str) -> list[NodeDocument]:
+    known = {node.zone for node in nodes}
     if zone not in known:
         raise TpuwatchError(f"no node of the zone {zone!r} is watched{_nearest(zone, known)}")
-    return [node for node in nodes if node["zone"] == zone]
+    return [node for node in nodes if node.zone == zone]
 
 
 def _nearest(name: str, known: set[str]) -> str:
@@ -161,11 +157,11 @@ def _nearest(name: str, known: set[str]) -> str:
     return "; `tpuwatch nodes` lists those that are, and `nodes` under [cloud] sets them"
 
 
-def _print(console: Console, document: Any, args: argparse.Namespace, *, more: bool) -> None:
+def _print(console: Console, document: NodesDocument, args: argparse.Namespace, *, more: bool) -> None:
     from tpuwatch.terminal import print_node, print_nodes
 
-    nodes, now = document["nodes"], document["now_epoch"]
-    if not document["watched"]:
+    nodes, now = document.nodes, document.now
+    if not document.watched:
         console.line("No node is watched. Set `nodes`, `project` and `zone` under [cloud], or run on a TPU VM.")
         return
     if nodes:
@@ -175,13 +171,13 @@ def _print(console: Console, document: Any, args: argparse.Namespace, *, more: b
     for node in _in_full(nodes, args):
         console.line()
         print_node(console, node, now)
-    if not args.names and not more and document["watched"] > 1:
+    if not args.names and not more and document.watched > 1:
         if nodes:
             console.line()
         console.line(_summary(document), style="dim")
 
 
-def _in_full(nodes: Sequence[Any], args: argparse.Namespace) -> list[Any]:
+def _in_full(nodes: Sequence[NodeDocument], args: argparse.Namespace) -> list[NodeDocument]:
     """The nodes that are shown with why and what to do: those that are named, but not all that a pattern finds."""
     from tpuwatch.model import is_bad
 
@@ -189,12 +185,12 @@ def _in_full(nodes: Sequence[Any], args: argparse.Namespace) -> list[Any]:
     if named and (args.verbose or len(nodes) == 1):
         return list(nodes)
     if args.verbose:
-        return [node for node in nodes if is_bad(node["verdict"])]
+        return [node for node in nodes if is_bad(node.verdict)]
     return list(nodes) if named and not any(_WILD.search(name) for name in args.names) else []
 
 
-def _summary(document: Any) -> str:
-    counts = ", ".join(f"{number} {verdict}" for verdict, number in document["verdicts"].items())
-    own = next((f" This machine is {node['node']}." for node in document["nodes"] if node["own"] and node["node"]), "")
-    bad = f", {document['bad']} bad" if document["bad"] else ""
-    return f"{document['watched']} nodes{bad}: {counts}.{own}"
+def _summary(document: NodesDocument) -> str:
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in document.verdicts.items())
+    own = next((f" This machine is {node.node}." for node in document.nodes if node.own and node.node), "")
+    bad = f", {document.bad} bad" if document.bad else ""
+    return f"{document.watched} nodes{bad}: {counts}.{own}"

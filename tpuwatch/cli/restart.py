@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _restart(args: argparse.Namespace, config: Config) -> int:
+    from tpuwatch.model import NodesDocument, StatusDocument
     from tpuwatch.restart import (
         CloudNodeApi,
         NodeReporter,
@@ -88,7 +89,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
         parse_targets,
     )
     from tpuwatch.terminal import Console, RestartDisplay, print_probe
-    from tpuwatch.web import MAX_NODES, ask_daemon, daemon_address, serializers
+    from tpuwatch.web import MAX_NODES, ask_daemon, daemon_address
 
     if not config.cloud.enabled:
         raise UsageError("`enabled` under [cloud] is false, so that the Cloud TPU API is not used: set it to true")
@@ -113,9 +114,8 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
             config,
             clock,
             str(address),
-            lambda: ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}")["nodes"],
-            lambda: ask_daemon(address, "status", "version"),
-            serializers.node,
+            lambda: ask_daemon(address, "nodes", NodesDocument, f"?limit={MAX_NODES}").nodes,
+            lambda: ask_daemon(address, "status", StatusDocument),
         ),
         RestartDisplay(Console(sys.stderr if args.json else sys.stdout), clock, verbose=args.verbose),
     )

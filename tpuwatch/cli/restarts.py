@@ -142,21 +142,21 @@ def _show_reported(
 ) -> int:
     """`why` the ledger is not read here, a clause."""
     from tpuwatch.core import TpuwatchError, format_time
+    from tpuwatch.model import RestartsDocument
     from tpuwatch.restart import reported_history, reported_status
-    from tpuwatch.web import MAX_LIMIT, ask_daemon, daemon_address, reading_documents
+    from tpuwatch.web import MAX_LIMIT, ask_daemon, daemon_address
 
     address, now = daemon_address(config), clock.time()
     try:
-        document = ask_daemon(address, "restarts", "restarts", f"?limit={MAX_LIMIT}")
+        document = ask_daemon(address, "restarts", RestartsDocument, f"?limit={MAX_LIMIT}")
     except TpuwatchError as error:
         raise options.denied_and_unanswered(why, error) from error
-    with reading_documents(address):
-        status = reported_status(document, targets, now)
-        read = format_time(document["ledger_read_epoch"])
-        options.print_note(f"{why}. This is what the daemon last read in the ledger, at {read}.")
-        if args.action == _HISTORY:
-            return _print_history(args, reported_history(document, targets), "what the daemon has read")
-        return _print_status(args, status, replace(access, location=""), now)
+    status = reported_status(document, targets, now)
+    read = "an unknown time" if document.ledger_read is None else format_time(document.ledger_read)
+    options.print_note(f"{why}. This is what the daemon last read in the ledger, at {read}.")
+    if args.action == _HISTORY:
+        return _print_history(args, reported_history(document, targets), "what the daemon has read")
+    return _print_status(args, status, replace(access, location=""), now)
 
 
 def _print_status(args: argparse.Namespace, status: LedgerStatus, access: LedgerAccess, now: float) -> int:

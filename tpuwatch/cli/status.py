@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
-from tpuwatch.web import ask_daemon, daemon_address, reading_documents
+from tpuwatch.core import encode, like
+from tpuwatch.model import FindingsDocument, LaunchesDocument, NodesDocument, StatusDocument, StatusReportDocument
+from tpuwatch.web import ask_daemon, daemon_address
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from tpuwatch.model import KnownFindingDocument, LaunchDocument, NodeDocument
     from tpuwatch.web import DaemonAddress
 
 _LAUNCHES = 5
@@ -33,27 +37,30 @@ def run(args: argparse.Namespace) -> int:
     """0 when nothing is wrong with this machine and the nodes watched from it, 1 when something is, 3 when that is not
     known: the daemon does not answer, or has not judged a node since its start."""
     with options.config_to_look(args) as (config, _):
-        address = daemon_address(config)
-        with reading_documents(address):
-            return _run(args, address)
+        return _run(args, daemon_address(config))
 
 
 def _run(args: argparse.Namespace, address: DaemonAddress) -> int:
-    status = ask_daemon(address, "status", "version")
-    findings = ask_daemon(address, "findings", "findings")["findings"]
-    launches = ask_daemon(address, "launches", "launches")["launches"][:_LAUNCHES]
-    nodes = ask_daemon(address, "nodes", "nodes", f"?limit={_NODES}")["nodes"]
+    status = ask_daemon(address, "status", StatusDocument)
+    findings = ask_daemon(address, "findings", FindingsDocument).findings
+    launches = ask_daemon(address, "launches", LaunchesDocument).launches[:_LAUNCHES]
+    nodes = ask_daemon(address, "nodes", NodesDocument, f"?limit={_NODES}").nodes
     if args.json:
-        options.print_json({**status, "findings": findings, "launches": launches})
+        options.print_json(encode(like(StatusReportDocument, status, findings=findings, launches=launches)))
     else:
         _print(args, str(address), status, findings, nodes, launches)
-    if any(status["problem_counts"].values()):
+    if any(status.problem_counts.values()):
         return 1
-    return 0 if status["judged"] else 3
+    return 0 if status.judged else 3
 
 
 def _print(
-    args: argparse.Namespace, address: str, status: Any, findings: list[Any], nodes: list[Any], launches: list[Any]
+    args: argparse.Namespace,
+    address: str,
+    status: StatusDocument,
+    findings: Sequence[KnownFindingDocument],
+    nodes: Sequence[NodeDocument],
+    launches: Sequence[LaunchDocument],
 ) -> None:
     from tpuwatch.terminal import Console, print_status, print_whole_status
     from tpuwatch.web import tune_sentences
@@ -62,5 +69,5 @@ def _print(
     if not args.verbose:
         print_status(console, status, findings, nodes)
         return
-    sentences = tune_sentences(status["tune"], _WORKLOADS) if status["tune"] else []
+    sentences = tune_sentences(status.tune, _WORKLOADS) if status.tune else []
     print_whole_status(console, address, status, findings, nodes, launches, sentences)

@@ -94,16 +94,16 @@ def _on_terminal() -> bool:
 def _once(addresses: Sequence[DaemonAddress], clock: Clock, *, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
+    from tpuwatch.core import encode
+
     with ThreadPoolExecutor(max_workers=min(len(addresses), 16)) as pool:
         readings = list(pool.map(lambda address: _reading(address, clock), addresses))
     if as_json:
-        options.print_json(
-            {
-                "daemons": [
-                    {"address": one.address, "error": one.error or None, **(one.documents or {})} for one in readings
-                ]
-            }
-        )
+        shown = [
+            {"address": one.address, "error": one.error or None, **(encode(one.documents) if one.documents else {})}
+            for one in readings
+        ]
+        options.print_json({"daemons": shown})
     else:
         _print(readings)
     if any(one.error for one in readings):
@@ -138,7 +138,7 @@ def _print(readings: Sequence[Reading]) -> None:
 
 
 def _is_wrong(reading: Reading) -> bool:
-    return reading.documents is not None and any(reading.documents["status"]["problem_counts"].values())
+    return reading.documents is not None and any(reading.documents.status.problem_counts.values())
 
 
 def _address(text: str) -> tuple[str, str]:

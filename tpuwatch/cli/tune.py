@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.logs import OldLog, PruneResult
+    from tpuwatch.model import Launch
     from tpuwatch.tune import FileChange, History, Outlook
 
 _EPILOG = (
@@ -124,14 +125,14 @@ def _next_launch(args: argparse.Namespace, config: Config) -> int:
 
 def launch_history(config: Config, directory: Path) -> History:
     """This machine's launches, from the store, the daemon or the tune directory. Raises TuneError."""
+    from tpuwatch.model import LaunchesDocument
     from tpuwatch.tune import read_history
     from tpuwatch.web import ask_daemon, daemon_address
 
     address = daemon_address(config)
 
-    def ask(limit: int) -> Iterable[dict[str, Any]]:
-        launches: list[dict[str, Any]] = ask_daemon(address, "launches", "launches", f"?limit={limit}")["launches"]
-        return launches
+    def ask(limit: int) -> list[Launch]:
+        return [one.launch() for one in ask_daemon(address, "launches", LaunchesDocument, f"?limit={limit}").launches]
 
     return read_history(config, directory, str(address), ask)
 
@@ -240,8 +241,8 @@ def _document(
 
 
 def _workload(outlook: Outlook) -> dict[str, Any]:
-    from tpuwatch.core import times
-    from tpuwatch.web import log_documents
+    from tpuwatch.core import encode, times
+    from tpuwatch.model import LaunchDocument
 
     plan, decision, stored = outlook.plan, outlook.plan.decision, outlook.stored
     return {
@@ -258,7 +259,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
         "host": asdict(outlook.host),
         "warnings": list(outlook.warnings),
         **times("reset", outlook.reset),
-        "launches": [log_documents.launch(launch) for launch in outlook.launches],
+        "launches": [encode(LaunchDocument.of(launch)) for launch in outlook.launches],
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.config import usable_config
@@ -51,18 +51,21 @@ def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], boo
 
     `over`: wait for the command's end, so many seconds at most; whether it has ended.
     """
-    from tpuwatch.web import diagnosis
+    from tpuwatch.core import encode, like
+    from tpuwatch.exec.found import FoundDocument
+    from tpuwatch.model import DiagnosisDocument
 
     reader = Reader(job, counters, over)
     findings = fold(reader.seen(), of_job=True)
     launches = reader.launches()
-    document = diagnosis(findings, launches)
-    return {
-        **document,
-        "records": [asdict(launch) for launch in launches],
-        "recorded": [asdict(RecordedFinding.of(finding)) for finding in findings],
-        "unread_bytes": reader.unread,
-    }
+    found = like(
+        FoundDocument,
+        DiagnosisDocument.of(findings, launches),
+        records=tuple(launches),
+        recorded=tuple(map(RecordedFinding.of, findings)),
+        unread_bytes=reader.unread,
+    )
+    return encode(found)
 
 
 class Reader:

@@ -43,7 +43,7 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
     """
     end = with_oom_finding(prepared, end)
     launches = launches_of(prepared, end)
-    causes = {one["cause"] for one in findings_to_report(end)}
+    causes = {one.cause for one in findings_to_report(end)}
     waits = Cause.PREMAPPED_EXHAUSTED.value in causes
     if not waits and causes:
         print_cause(end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import TpuwatchError, format_size
@@ -101,18 +101,13 @@ def with_decision(
     """The result with what is decided as the remedy of a buffer that had no room."""
     if plan is None or end.found is None:
         return end
-    findings = [
-        {
-            **one,
-            "remedy": [
-                asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan, command)
-            ],
-        }
-        if one["cause"] == Cause.PREMAPPED_EXHAUSTED.value
+    findings = tuple(
+        replace(one, remedy=_remedy(one.remedy, launches, plan, command))
+        if one.cause == Cause.PREMAPPED_EXHAUSTED.value
         else one
-        for one in end.found["findings"]
-    ]
-    return replace(end, found={**end.found, "findings": findings})
+        for one in end.found.findings
+    )
+    return replace(end, found=replace(end.found, findings=findings))
 
 
 def _remedy(

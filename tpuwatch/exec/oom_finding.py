@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,18 +21,19 @@ def with_oom_finding(prepared: PreparedRun, end: RunResult) -> RunResult:
     """The result with a kill that the kernel counted as its first finding, unless its log was in the output."""
     if end.oom is None:
         return end
+    from tpuwatch.exec.found import NOTHING
     from tpuwatch.launches import RecordedFinding
-    from tpuwatch.web import log_documents
+    from tpuwatch.model import FindingDocument
 
-    found = end.found or {}
-    findings, recorded = found.get("findings", ()), found.get("recorded", ())
-    told = [one for one in findings if "killed_pid" in one["details"]]
+    found = end.found or NOTHING
+    told, recorded = tuple(one for one in found.findings if "killed_pid" in one.details), found.recorded
     if not told:
         finding = _oom_finding(prepared, end, end.oom)
-        told = [log_documents.finding(finding)]
-        recorded = [asdict(RecordedFinding.of(finding)), *(one for one in recorded if one["cause"] != finding.cause)]
-    others = [one for one in findings if one["cause"] != Cause.HOST_OOM.value]
-    return replace(end, found={**found, "findings": [*told, *others], "recorded": recorded})
+        told = (FindingDocument.of(finding),)
+        others_recorded = (one for one in recorded if one.cause != finding.cause.value)
+        recorded = (RecordedFinding.of(finding), *others_recorded)
+    others = (one for one in found.findings if one.cause != Cause.HOST_OOM.value)
+    return replace(end, found=replace(found, findings=(*told, *others), recorded=recorded))
 
 
 def _oom_finding(prepared: PreparedRun, end: RunResult, kill: oom.OomKill) -> Finding:

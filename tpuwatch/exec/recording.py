@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.core import encode
 from tpuwatch.exec.messages import print_message
 from tpuwatch.exec.preparation import names
 from tpuwatch.exec.run_result import findings_to_report
 from tpuwatch.host import ProcFs
-from tpuwatch.launches import launch_from
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _FINDINGS: Final = 16  # that a record holds
 
 def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
     """The command's launches, with all that we know and their logs do not."""
-    records = end.found.get("records", ()) if end.found is not None else ()
-    launches = [launch_from(one) for one in records][-_LAUNCHES:]
+    launches = end.found.records[-_LAUNCHES:] if end.found is not None else ()
     environment = {key: value for key, value in prepared.environ.items() if key.startswith(_PREFIXES)}
     boot_id = ProcFs(prepared.root / "proc").boot_id()
     for launch in launches:
@@ -40,18 +39,19 @@ def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
             launch.exit_status = end.status
             if end.oom is not None:
                 launch.faults.setdefault(Cause.HOST_OOM.value, launch.ended - launch.started)
-    return tuple(launches)
+    return launches
 
 
 def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...]) -> str:
     """Leave the record of the run. A sentence on what went wrong, empty if nothing did."""
     if prepared.directory is None:
         return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
-    from tpuwatch.launches import ExecRecord, RecordedFinding, trim_records, write_record
+    from tpuwatch.exec.found import NOTHING
+    from tpuwatch.launches import ExecRecord, trim_records, write_record
 
-    found = end.found or {}
-    causes = dict.fromkeys(finding["cause"] for finding in found.get("findings", ()))
-    reported = {finding["cause"] for finding in findings_to_report(end)}
+    found = end.found or NOTHING
+    causes = dict.fromkeys(finding.cause for finding in found.findings)
+    reported = {finding.cause for finding in findings_to_report(end)}
     record = ExecRecord(
         id=prepared.launch,
         workload=prepared.workload,
@@ -62,9 +62,7 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
         given=names(prepared.given)[:_NAMES],
         kept=tuple(kept.name for kept in prepared.given.kept)[:_NAMES],
         causes=tuple(causes)[:_NAMES],
-        findings=tuple(RecordedFinding(**one) for one in found.get("recorded", ()) if one["cause"] in reported)[
-            :_FINDINGS
-        ],
+        findings=tuple(one for one in found.recorded if one.cause in reported)[:_FINDINGS],
     )
     try:
         write_record(prepared.directory, record)
@@ -85,7 +83,9 @@ def write_report(path: Path, prepared: PreparedRun, end: RunResult, plan: TunePl
 
 
 def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
-    found = end.found or {}
+    from tpuwatch.exec.found import NOTHING
+
+    found = end.found or NOTHING
     return {
         "launch": prepared.launch,
         "workload": prepared.workload,
@@ -94,10 +94,10 @@ def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> M
         "exit_status": end.status,
         "host_oom": end.oom is not None,
         "read": end.found is not None,
-        "unread_bytes": found.get("unread_bytes", 0),
+        "unread_bytes": found.unread_bytes,
         "given": {name: prepared.environ[name] for name in names(prepared.given)},
         "kept": [kept.name for kept in prepared.given.kept],
-        "findings": found.get("findings", []),
-        "launches": found.get("launches", []),
+        "findings": [encode(one) for one in found.findings],
+        "launches": [encode(one) for one in found.launches],
         "next": None if plan is None else {setting.name: setting.value for setting in plan.settings},
     }

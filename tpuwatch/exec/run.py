@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tpuwatch.exec.found import FoundDocument
     from tpuwatch.exec.preparation import PreparedRun
     from tpuwatch.exec.run_result import RunResult
     from tpuwatch.exec.signal_sentinel import SignalSentinel
@@ -114,26 +115,37 @@ class Run:
         """Take what was found in the output and in the logs."""
         from tpuwatch.exec.run_result import RunResult
 
-        found = self._watcher.finish(self._stop_requested)
+        found, trouble = self._found()
         lost = sum(buffer.lost for buffer in self._buffers.values())
-        if found is None or "error" in found:
-            why = found["error"] if found is not None else self._watcher.trouble
+        if found is None:
             print_message(
-                f"the rules did not see all of the output: {why}; `tpuwatch diagnose FILE` reads what was kept."
+                f"the rules did not see all of the output: {trouble}; `tpuwatch diagnose FILE` reads what was kept."
             )
-            found = None
         elif lost:
             print_message(
                 f"{lost} bytes of the output had no room for the rules to read them; nothing is known of these."
             )
-        elif status and found.get("unread_bytes"):
+        elif status and found.unread_bytes:
             print_message(
-                f"the rules read the end of the output; there was no time for {format_size(found['unread_bytes'])} "
+                f"the rules read the end of the output; there was no time for {format_size(found.unread_bytes)} "
                 "before it; `tpuwatch diagnose FILE` reads what was kept."
             )
         code = shell_status(status)
         kill = oom.kill_between(self._oom_counters, oom.read_counters(self._root)) if code == _KILLED else None
         return RunResult(self._pid, self._started, self._ended, code, kill, found, os.WIFSIGNALED(status))
+
+    def _found(self) -> tuple[FoundDocument | None, str]:
+        """What the watcher found; None, and why, if that is not known."""
+        from tpuwatch.core import DocumentError, decode
+        from tpuwatch.exec.found import FoundDocument
+
+        answer = self._watcher.finish(self._stop_requested)
+        if answer is None or "error" in answer:
+            return None, self._watcher.trouble if answer is None else str(answer["error"])
+        try:
+            return decode(FoundDocument, answer), ""
+        except DocumentError as error:
+            return None, str(error)
 
     def _text(self, number: int, stream: Stream, counters: WatcherCounters, prepared: PreparedRun) -> Text | None:
         """What of a stream the watcher reads: the file that the command writes, or the copy of what we pass on."""

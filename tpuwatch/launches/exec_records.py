@@ -12,15 +12,16 @@ import os
 import re
 import secrets
 import stat
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping  # noqa: TC003 # `tpuwatch exec` reads the annotations
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, redact
-from tpuwatch.model import Cause, Launch, Outcome
+from tpuwatch.model import Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from tpuwatch.model import Finding
@@ -40,7 +41,6 @@ _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY |
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 10  # of a record's file
 _LEEWAY_SECONDS: Final = 60.0  # that clocks may differ by, or be set by meanwhile
-_LAUNCH_FIELDS: Final = tuple(one.name for one in fields(Launch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,16 +336,3 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
         name, *inner = fault["loc"]
         missing = fault["type"] == "missing" and not inner
         raise ValueError(f"it has no {name}" if missing else f"its {name} cannot be right") from error
-
-
-def launch_from(document: Mapping[str, Any]) -> Launch:
-    """A launch from the JSON of another process of ours, where times may be under `…_epoch`. Unknown keys are ignored.
-
-    Raises ValueError, TypeError and KeyError for what is no launch.
-    """
-    found = {
-        name: document[key] for name in _LAUNCH_FIELDS for key in (name, f"{name}_epoch") if key in document
-    }  # the latter is the number where both are there
-    found["outcome"] = Outcome(found["outcome"])
-    found["cause"] = Cause(found["cause"]) if found.get("cause") else None
-    return Launch(**found)

@@ -15,6 +15,50 @@ if TYPE_CHECKING:
     from tpuwatch.model.answers import OFF, Answer, Problem, Signal
     from tpuwatch.model.causes import LOOP_FAULTS, Cause, CauseRow, Whose
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
+    from tpuwatch.model.documents.daemon import DaemonDocument
+    from tpuwatch.model.documents.logs import (
+        DiagnoseDocument,
+        DiagnosisDocument,
+        EventDocument,
+        EventsDocument,
+        FindingDocument,
+        FindingsDocument,
+        KnownFindingDocument,
+        LaunchDocument,
+        LaunchesDocument,
+        UnreadDocument,
+    )
+    from tpuwatch.model.documents.machine import (
+        SignalStatusDocument,
+    )
+    from tpuwatch.model.documents.nodes import (
+        NodeDocument,
+        NodesDocument,
+        NodeVerdictDocument,
+        PeerDocument,
+        ReasonDocument,
+    )
+    from tpuwatch.model.documents.restarts import (
+        AttemptDocument,
+        BreakerDocument,
+        DecisionDocument,
+        RestartDocument,
+        RestartsDocument,
+    )
+    from tpuwatch.model.documents.status import (
+        ErrorDocument,
+        PeerStatusDocument,
+        ReadinessDocument,
+        ReadyDocument,
+        StatusDocument,
+        StatusReportDocument,
+        TargetDocument,
+        UnknownPathDocument,
+    )
+    from tpuwatch.model.documents.tune import (
+        TunedDocument,
+        TuneDocument,
+    )
     from tpuwatch.model.events import (
         EXEC,
         MAX_PLACES,
@@ -157,6 +201,50 @@ else:
                 "tone",
                 "verdict_words",
                 "worst_first",
+            ],
+            "documents.daemon": ["DaemonDocument"],
+            "documents.logs": [
+                "DiagnoseDocument",
+                "DiagnosisDocument",
+                "EventDocument",
+                "EventsDocument",
+                "FindingDocument",
+                "FindingsDocument",
+                "KnownFindingDocument",
+                "LaunchDocument",
+                "LaunchesDocument",
+                "UnreadDocument",
+            ],
+            "documents.machine": [
+                "SignalStatusDocument",
+            ],
+            "documents.nodes": [
+                "NodeDocument",
+                "NodeVerdictDocument",
+                "NodesDocument",
+                "PeerDocument",
+                "ReasonDocument",
+            ],
+            "documents.restarts": [
+                "AttemptDocument",
+                "BreakerDocument",
+                "DecisionDocument",
+                "RestartDocument",
+                "RestartsDocument",
+            ],
+            "documents.status": [
+                "ErrorDocument",
+                "PeerStatusDocument",
+                "ReadinessDocument",
+                "ReadyDocument",
+                "StatusDocument",
+                "StatusReportDocument",
+                "TargetDocument",
+                "UnknownPathDocument",
+            ],
+            "documents.tune": [
+                "TuneDocument",
+                "TunedDocument",
             ],
             "events": [
                 "EXEC",

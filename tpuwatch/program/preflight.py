@@ -13,16 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError, format_size
+from tpuwatch.core import ConfigError, encode, format_size
 from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
+from tpuwatch.model import FindingDocument
 from tpuwatch.program.assignment import MODULES, VMODULE
 from tpuwatch.program.child import Child, ChildError, ChildLimits
 from tpuwatch.program.compiler import Compiler, NoAnswerError
 from tpuwatch.program.largest import Ask, Need, largest_batch
 from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
 from tpuwatch.program.roofline import flops_document, roofline_of
-from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -288,7 +288,7 @@ def preflight_document(program: Program, results: Iterable[Preflight], python: s
                 "largest_batch": result.largest,
                 "trial": None if result.trial is None else trial_document(result.trial, result.target),
                 "trials": [trial_document(trial, result.target) for trial in result.trials],
-                "findings": diagnosis(result.findings, ())["findings"],
+                "findings": [encode(FindingDocument.of(one)) for one in result.findings],
                 "problem": None if result.problem is None else {**result.problem, "output": result.output},
             }
             for result in results

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private, places, who_may_change
+from tpuwatch.core import ConfigError, TpuwatchError, clean, encode, open_private, places, who_may_change
 from tpuwatch.host import Holders, ProcFs, tpu_devices, waited_seconds
-from tpuwatch.model import Probe
+from tpuwatch.model import FindingDocument, Probe
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
 from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, ProbeScene, blame
-from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -158,7 +157,7 @@ def _attempt_document(one: ProbeAttempt) -> dict[str, Any]:
         "stages": [{"name": name, "seconds": round(seconds, 3)} for name, seconds in one.stages],
         "facts": {name: value for name, value in one.facts.items() if name != "results"},
         "problem": None if one.problem is None else dict(one.problem),
-        "findings": diagnosis(one.findings, ())["findings"],
+        "findings": [encode(FindingDocument.of(each)) for each in one.findings],
         "output": one.output,
         "ended": one.ended,
     }

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.access import LedgerAccess, ledger_problem, open_access
     from tpuwatch.restart.operator.headline import RETRYING, Headline, left, trouble
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
-    from tpuwatch.restart.operator.reported import reported_history, reported_status
     from tpuwatch.restart.operator.restarts import (
         LedgerStatus,
         PastRestart,
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
         cancel_restart,
         read_history,
         read_status,
+        reported_history,
+        reported_status,
         reset_breaker,
     )
     from tpuwatch.restart.operator.session import RestartRequest, RestartResult, RestartSession
@@ -43,7 +44,6 @@ else:
             "operator.access": ["LedgerAccess", "ledger_problem", "open_access"],
             "operator.headline": ["RETRYING", "Headline", "left", "trouble"],
             "operator.report": ["NodeReport", "NodeReporter"],
-            "operator.reported": ["reported_history", "reported_status"],
             "operator.restarts": [
                 "LedgerStatus",
                 "PastRestart",
@@ -51,6 +51,8 @@ else:
                 "cancel_restart",
                 "read_history",
                 "read_status",
+                "reported_history",
+                "reported_status",
                 "reset_breaker",
             ],
             "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],

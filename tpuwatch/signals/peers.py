@@ -7,7 +7,6 @@ machine's own network is the likely cause, and no silence counts.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -16,12 +15,24 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from tpuwatch.core import ConfigError, HttpClient, HttpError, HttpFault, Pacing, TpuwatchError, clean
+from tpuwatch.core import (
+    ConfigError,
+    DocumentError,
+    HttpClient,
+    HttpError,
+    HttpFault,
+    Pacing,
+    TpuwatchError,
+    clean,
+    decode,
+)
 from tpuwatch.model import (
     Action,
     Answer,
     Confidence,
+    Identity,
     Peer,
+    PeerStatusDocument,
     PeerVerdict,
     Problem,
     Signal,
@@ -35,11 +46,11 @@ from tpuwatch.signals.peer_access import PeerAccess
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpuwatch.config import PeersConfig
     from tpuwatch.core import Clock, HttpReply
-    from tpuwatch.model import CloudNode
+    from tpuwatch.model import CloudNode, NodeVerdictDocument
 
 
 AT_ONCE: Final = 16  # questions under way
@@ -398,36 +409,38 @@ def ask(url: str, client: HttpClient, *, seconds: float, access: PeerAccess | No
 
 def read_reply(document: Any, url: str) -> PeerReply:
     """Read the status document. Raises PeerError for one that is not tpuwatch's."""
-    identity, node, now = _part(document, "identity"), _part(document, "node"), _number(document, "now_epoch")
-    if not isinstance(document, dict) or now is None or not isinstance(document.get("signals"), list):
-        raise _foreign(url, "what it answers is not the status of a tpuwatch")
-    project, zone, name = (_text(_part(identity, key), "value", _MAX_NAME) for key in ("project", "zone", "node"))
-    boot_id = _text(_part(document, "host"), "boot_id", _MAX_NAME)
-    return PeerReply(project, zone, name, _verdict(node, now), boot_id)
+    try:
+        status = decode(PeerStatusDocument, document)
+    except DocumentError as error:
+        raise _foreign(url, f"what it answers is not the status of a tpuwatch ({clean(str(error), 200)})") from error
+    known = status.identity or Identity()
+    project, zone, name = (clean(one.value, _MAX_NAME) for one in (known.project, known.zone, known.node))
+    boot_id = clean(status.host.boot_id, _MAX_NAME) if status.host is not None else ""
+    verdict = _verdict(status.node, status.now) if status.node is not None else None
+    return PeerReply(project, zone, name, verdict, boot_id)
 
 
-def _verdict(node: dict[str, Any], now: float) -> PeerVerdict | None:
-    verdict, judged = _one_of(Verdict, node.get("verdict")), _number(node, "judged_epoch")
-    if verdict is None or judged is None:
+def _verdict(node: NodeVerdictDocument, now: float) -> PeerVerdict | None:
+    """None: a newer version's, which is not known here."""
+    verdict = _one_of(Verdict, node.verdict)
+    if verdict is None:
         return None
-    reasons = node.get("reasons")
-    listed = reasons[:_MAX_REASONS] if isinstance(reasons, list) else []
-    named = (_one_of(Signal, one.get("signal")) for one in listed if isinstance(one, dict))
+    named = (_one_of(Signal, one.signal) for one in node.reasons[:_MAX_REASONS])
     return PeerVerdict(
         verdict=verdict,
-        action=_one_of(Action, node.get("action")) or Action.MANUAL,
-        confidence=_one_of(Confidence, node.get("confidence")) or Confidence.LOW,
-        summary=_text(node, "summary", _MAX_SUMMARY),
+        action=_one_of(Action, node.action) or Action.MANUAL,
+        confidence=_one_of(Confidence, node.confidence) or Confidence.LOW,
+        summary=clean(node.summary, _MAX_SUMMARY),
         signals=frozenset(one for one in named if one is not None),
-        age=max(0.0, now - judged),
-        sources=_sources(node.get("sources")),
-        kind=_one_of(WorkloadKind, node.get("kind")),
+        age=max(0.0, now - node.judged),
+        sources=_sources(node.sources),
+        kind=_one_of(WorkloadKind, node.kind),
     )
 
 
-def _sources(listed: Any) -> frozenset[Source]:
+def _sources(listed: Sequence[str]) -> frozenset[Source]:
     """What its verdict rests on. A version that does not report it is taken at its weakest: anybody's text."""
-    named = (_one_of(Source, one) for one in (listed[:_MAX_REASONS] if isinstance(listed, list) else ()))
+    named = (_one_of(Source, one) for one in listed[:_MAX_REASONS])
     return frozenset(one for one in named if one is not None) or frozenset({Source.TEXT})
 
 
@@ -445,22 +458,5 @@ def _foreign(url: str, why: str) -> PeerError:
     return PeerError(Problem.FOREIGN, _FOREIGN.format(url=url, why=why))
 
 
-def _part(document: Any, name: str) -> dict[str, Any]:
-    found = document.get(name) if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _text(document: dict[str, Any], name: str, limit: int) -> str:
-    found = document.get(name)
-    return clean(found, limit) if isinstance(found, str) else ""
-
-
-def _number(document: Any, name: str) -> float | None:
-    found = document.get(name) if isinstance(document, dict) else None
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not abs(found) < 1e15:
-        return None
-    return float(found) if math.isfinite(found) else None
-
-
-def _one_of(words: type[E], value: Any) -> E | None:
+def _one_of(words: type[E], value: str | None) -> E | None:
     return next((word for word in words if word.value == value), None)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
 from tpuwatch.config import THIS_MACHINE
-from tpuwatch.core import TpuwatchError
-from tpuwatch.web import ask_daemon, ask_metrics
+from tpuwatch.core import TpuwatchError, encode
+from tpuwatch.web import ask_document, ask_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,14 +41,14 @@ _SYSTEM: Final = (  # files that tell of the machine and of nobody on it
     *("/proc/sys/fs/inotify/max_user_instances", "/proc/sys/fs/inotify/max_user_watches", "/proc/sys/fs/file-nr"),
     *("/sys/kernel/mm/transparent_hugepage/enabled", "/sys/fs/cgroup/memory.max", "/proc/self/cgroup"),
 )
-_DOCUMENTS: Final = (  # name, what it is, document, key, query
-    ("status.json", "the daemon's state: verdict and evidence, signals, machine", "status", "version", ""),
-    ("findings.json", "findings with their log lines", "findings", "findings", ""),
-    ("launches.json", "the latest launches", "launches", "launches", "?limit=200"),
-    ("nodes.json", f"the {_NODES} worst of the watched nodes", "nodes", "nodes", f"?limit={_NODES}"),
-    ("restarts.json", "restarts, their history and decisions", "restarts", "restarts", "?limit=200"),
-    ("tune.json", "what the next launches get, and why", "tune", "workloads", "?limit=100"),
-    ("events.json", f"the {_EVENTS} newest events, as the daemon shows them", "events", "events", f"?limit={_EVENTS}"),
+_DOCUMENTS: Final = (  # name, what it is, document, query
+    ("status.json", "the daemon's state: verdict and evidence, signals, machine", "status", ""),
+    ("findings.json", "findings with their log lines", "findings", ""),
+    ("launches.json", "the latest launches", "launches", "?limit=200"),
+    ("nodes.json", f"the {_NODES} worst of the watched nodes", "nodes", f"?limit={_NODES}"),
+    ("restarts.json", "restarts, their history and decisions", "restarts", "?limit=200"),
+    ("tune.json", "what the next launches get, and why", "tune", "?limit=100"),
+    ("events.json", f"the {_EVENTS} newest events, as the daemon shows them", "events", f"?limit={_EVENTS}"),
 )
 # What the store has, where no daemon does.
 _STORED: Final = (
@@ -95,9 +95,9 @@ def ask_documents(address: DaemonAddress) -> tuple[dict[str, Any], dict[str, str
     """The daemon's documents by the names of their files, and why others could not be had."""
     found: dict[str, Any] = {}
     failed: dict[str, str] = {}
-    for name, _, document, key, query in _DOCUMENTS:
+    for name, _, document, query in _DOCUMENTS:
         try:
-            found[name] = ask_daemon(address, document, key, query)
+            found[name] = ask_document(address, document, query)
         except TpuwatchError as error:  # noqa: PERF203 # each by itself
             failed[name] = str(error)
     return found, failed
@@ -159,17 +159,17 @@ def _add_stored(archive: Archive, name: str, what: str, sources: Sources, why: s
 
 
 def _of_store(name: str, sources: Sources, why: str) -> Any:
+    from tpuwatch.model import EventDocument, LaunchesDocument
     from tpuwatch.store import StoreReader
-    from tpuwatch.web import log_documents
 
     try:
         store = StoreReader.open(_state(sources))
         if name == "launches.json":
-            return {"launches": [log_documents.launch(one) for one in store.launches(200)]}
+            return encode(LaunchesDocument.of(store.launches(200)))
         newest = store.events(limit=_EVENTS, newest_first=True)
     except TpuwatchError as error:
         raise TpuwatchError(f"{why}; {error}") from error
-    return {"events": [log_documents.event(one) for one in reversed(newest)]}
+    return {"events": [encode(EventDocument.of(one)) for one in reversed(newest)]}
 
 
 def _state(sources: Sources) -> Path:

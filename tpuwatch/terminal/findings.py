@@ -1,7 +1,7 @@
 """Findings and launches for a person at a terminal.
 
-They are printed from their JSON documents (tpuwatch.web.serializers), so that a command prints the same whether it
-found them itself or read them from the daemon.
+They are printed from their documents, so that a command prints the same whether it found them itself or read them from
+the daemon.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from tpuwatch.core import format_seconds, format_size, printable
 from tpuwatch.terminal.console import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tpuwatch.model import FindingDocument, LaunchDocument, Remedy
     from tpuwatch.terminal.console import Console
 
 SHOWN_ALLOCATIONS = 3
@@ -21,56 +22,56 @@ _PADDED = 1.05  # an allocation that is this many times its contents is mentione
 _EXCERPT = 160
 
 
-def print_finding(console: Console, finding: Mapping[str, Any], *, number: int) -> None:
+def print_finding(console: Console, finding: FindingDocument, *, number: int) -> None:
     """A finding: its cause, numbers, place and remedy."""
-    times = f", {finding['count']} times" if finding["count"] > 1 else ""
-    console.line(f"{number}. {finding['cause']}{times}", style="bold red")
-    console.line(finding["summary"], indent=3)
-    for fact in facts(finding["details"], finding["summary"]):
+    times = f", {finding.count} times" if finding.count > 1 else ""
+    console.line(f"{number}. {finding.cause}{times}", style="bold red")
+    console.line(finding.summary, indent=3)
+    for fact in facts(finding.details, finding.summary):
         console.line(fact, indent=3, hang=2, style="dim")
     _print_place(console, finding)
-    print_remedy(console, finding, indent=3)
+    print_remedy(console, finding.remedy, indent=3)
 
 
-def _print_place(console: Console, finding: Mapping[str, Any]) -> None:
+def _print_place(console: Console, finding: FindingDocument) -> None:
     """Where a finding was seen first, with the recognised text."""
-    first = finding["first"]
-    place = first["file"] + (f", line {first['line']}" if first.get("line") else "")
-    excerpt = next((line.strip() for line in first["text"].splitlines() if line.strip()), "")
+    first = finding.first
+    place = first.file + (f", line {first.line}" if first.line else "")
+    excerpt = next((line.strip() for line in first.text.splitlines() if line.strip()), "")
     console.line(f"Seen in {printable(place)}:", indent=3, style="dim")
     console.line(printable(excerpt, _EXCERPT), indent=5, style="dim")
 
 
-def print_remedy(console: Console, finding: Mapping[str, Any], *, indent: int, title: str = "What to do") -> None:
+def print_remedy(console: Console, remedy: Sequence[Remedy], *, indent: int, title: str = "What to do") -> None:
     """What to do, step by step, each with its source."""
-    if finding["remedy"]:
+    if remedy:
         console.line(f"{title}:", indent=indent, style="bold")
-    for number, step in enumerate(finding["remedy"], 1):
-        print_text(console, f"{number}. {step['do']}", indent=indent, hang=3)
-        if step["source"]:
-            console.line(step["source"], indent=indent + 3, style="dim")
+    for number, step in enumerate(remedy, 1):
+        print_text(console, f"{number}. {step.do}", indent=indent, hang=3)
+        if step.source:
+            console.line(step.source, indent=indent + 3, style="dim")
 
 
-def describe_launch(launch: Mapping[str, Any]) -> str:
+def describe_launch(launch: LaunchDocument) -> str:
     """A launch in one line."""
-    named = f" of {launch['workload']}" if launch.get("workload") else ""
-    process = f"process {launch['pid']}" if launch["pid"] is not None else f"a process of {launch['output']}"
-    parts = [f"{process}{named}: {launch['outcome']}"]
-    if launch["cause"]:
-        parts[0] += f" ({launch['cause']})"
-    if launch.get("failed_after_start"):
-        parts[0] += f", then failed ({launch['failed_after_start']})"
-    if launch["init_seconds"] is not None:
-        parts.append(f"TPU up after {format_seconds(launch['init_seconds'])}")
-    if launch["chips"]:
-        parts.append(" ".join(filter(None, (str(launch["chips"]), launch["chip_kind"], "chips"))))
-    if launch["premapped_bytes"]:
-        parts.append(f"premapped buffer {format_size(launch['premapped_bytes'])}")
-    if launch.get("premapped_failures"):
-        need = launch["premapped_need_bytes"]
+    named = f" of {launch.workload}" if launch.workload else ""
+    process = f"process {launch.pid}" if launch.pid is not None else f"a process of {launch.output}"
+    parts = [f"{process}{named}: {launch.outcome}"]
+    if launch.cause:
+        parts[0] += f" ({launch.cause})"
+    if launch.failed_after_start:
+        parts[0] += f", then failed ({launch.failed_after_start})"
+    if launch.init_seconds is not None:
+        parts.append(f"TPU up after {format_seconds(launch.init_seconds)}")
+    if launch.chips:
+        parts.append(" ".join(filter(None, (str(launch.chips), launch.chip_kind, "chips"))))
+    if launch.premapped_bytes:
+        parts.append(f"premapped buffer {format_size(launch.premapped_bytes)}")
+    if launch.premapped_failures:
+        need = launch.premapped_need_bytes
         parts.append("too small" + (f": {format_size(need)} were needed" if need else ""))
-    if launch.get("exit_status"):
-        parts.append(f"ended with {launch['exit_status']}")
+    if launch.exit_status:
+        parts.append(f"ended with {launch.exit_status}")
     return ", ".join(parts)
 
 
@@ -114,8 +115,8 @@ def _allocation(allocation: Mapping[str, Any]) -> str:
 
 def print_findings(
     console: Console,
-    findings: Iterable[Mapping[str, Any]],
-    launches: Iterable[Mapping[str, Any]],
+    findings: Iterable[FindingDocument],
+    launches: Iterable[LaunchDocument],
     *,
     complete: bool = True,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import capital, format_seconds, format_size, printable
+from tpuwatch.model import Remedy
 from tpuwatch.terminal.findings import facts, print_remedy
 from tpuwatch.terminal.table import print_table
 
@@ -112,7 +113,7 @@ def _print_refusal(console: Console, result: Mapping[str, Any]) -> None:
         console.line(finding["summary"], indent=3)
         for fact in facts(finding["details"], finding["summary"]):
             console.line(fact, indent=3, hang=2, style="dim")
-        print_remedy(console, finding, indent=3)
+        print_remedy(console, [Remedy(**step) for step in finding["remedy"]], indent=3)
     if not result["findings"]:
         console.line(result["trial"]["message"].splitlines()[0], indent=3)
     _print_devices(console, result["trial"])

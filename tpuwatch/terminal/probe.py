@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import capital, format_seconds, listed, printable
+from tpuwatch.model import Remedy
 from tpuwatch.terminal.findings import print_remedy
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def print_probe(console: Console, document: Mapping[str, Any]) -> None:
         console.line()
         _print_attempt(console, attempt)
     console.line()
-    print_remedy(console, document, indent=0)
+    print_remedy(console, [Remedy(**step) for step in document["remedy"]], indent=0)
     if not document["recorded"]:
         console.line("tpuwatch's daemon does not learn of it: that takes `sudo tpuwatch probe`.", style="dim")
     elif document["objection"]:

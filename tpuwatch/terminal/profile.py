@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import counted, format_seconds, printable
+from tpuwatch.model import Remedy
 from tpuwatch.terminal.findings import print_remedy
 
 if TYPE_CHECKING:
@@ -44,6 +45,6 @@ def print_profile(console: Console, document: Mapping[str, Any]) -> None:
     for number, finding in enumerate(document["findings"], 1):
         console.line()
         console.line(f"{number}. {printable(finding['summary'])}", style="bold yellow")
-        print_remedy(console, finding, indent=3)
+        print_remedy(console, [Remedy(**step) for step in finding["remedy"]], indent=3)
     if not document["findings"]:
         console.line("There is nothing to change by these figures.")

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import Waker, clean, cut, length, printable
@@ -73,7 +74,7 @@ class RestartDisplay:
     # -- what the session reports
 
     def show_report(self, report: NodeReport, target: Target) -> None:
-        document = {**report.document, "node": full_name(target), "remedy": []}
+        document = replace(report.document, node=full_name(target), remedy=())
         self._write(lambda: print_node(self.console, document, self._clock.time()))
 
     def show_plan(self, steps: str, costs: Iterable[str], notes: Iterable[str]) -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import TpuwatchError
-from tpuwatch.terminal import Lines
-from tpuwatch.top.parts import PARTS
+from tpuwatch.model import (
+    DaemonDocument,
+    FindingsDocument,
+    LaunchesDocument,
+    NodesDocument,
+    RestartsDocument,
+    StatusDocument,
+)
 from tpuwatch.top.rows import Row, rows_of
-from tpuwatch.web import MAX_NODES, ask_daemon, reading_documents
+from tpuwatch.web import MAX_NODES, ask_daemon
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tpuwatch.core import Clock
     from tpuwatch.web import DaemonAddress
@@ -28,26 +34,22 @@ class Reading:
     """What is known of one daemon."""
 
     address: str
-    documents: Mapping[str, Any] | None = None  # of its latest answer: status, findings, launches, nodes, restarts
+    documents: DaemonDocument | None = None  # of its latest answer
     rows: Sequence[Row] = ()  # of the nodes in it
     answered: float | None = None  # when that came, in monotonic seconds
     error: str = ""  # why there is none since then; empty: there is
 
 
 def read_daemon(daemon: DaemonAddress, clock: Clock) -> Reading:
-    """One answer. Raises TpuwatchError where there is none, or none that can be shown."""
-    documents = {
-        "status": ask_daemon(daemon, "status", "version"),
-        "findings": ask_daemon(daemon, "findings", "findings")["findings"],
-        "launches": ask_daemon(daemon, "launches", "launches", f"?limit={_LAUNCHES}")["launches"],
-        "nodes": ask_daemon(daemon, "nodes", "nodes", f"?limit={MAX_NODES}"),
-        "restarts": ask_daemon(daemon, "restarts", "restarts", f"?limit={_RESTARTS}"),
-    }
-    address = str(daemon)
-    with reading_documents(daemon):
-        for part in PARTS:  # whatever they hold, it can be shown
-            part(Lines(80), documents)
-        return Reading(address, documents, rows_of(address, documents), clock.monotonic())
+    """One answer. Raises TpuwatchError where there is none, or none of this version."""
+    documents = DaemonDocument(
+        status=ask_daemon(daemon, "status", StatusDocument),
+        findings=ask_daemon(daemon, "findings", FindingsDocument).findings,
+        launches=ask_daemon(daemon, "launches", LaunchesDocument, f"?limit={_LAUNCHES}").launches,
+        nodes=ask_daemon(daemon, "nodes", NodesDocument, f"?limit={MAX_NODES}"),
+        restarts=ask_daemon(daemon, "restarts", RestartsDocument, f"?limit={_RESTARTS}"),
+    )
+    return Reading(str(daemon), documents, rows_of(str(daemon), documents), clock.monotonic())
 
 
 class WatchedDaemon:

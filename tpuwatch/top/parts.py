@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.terminal import Lines, top
 from tpuwatch.top.text import Line, cut, padded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from tpuwatch.model import DaemonDocument
     from tpuwatch.terminal import Console
 
-    Part = Callable[[Console, Mapping[str, Any]], None]
+    Part = Callable[[Console, DaemonDocument], None]
 
 TWO_COLUMNS: Final = 120  # from this width on
 _GAP: Final = 2
@@ -34,7 +35,7 @@ _LEFT: Final[Sequence[Part]] = (
 _RIGHT: Final[Sequence[Part]] = (top.print_chips, top.print_recent_launches)
 
 
-def screen_lines(documents: Mapping[str, Any], width: int) -> list[Line]:
+def screen_lines(documents: DaemonDocument, width: int) -> list[Line]:
     """All of one daemon in lines of at most `width` cells."""
     if width < TWO_COLUMNS:
         return [Line(((style, cut(text, width)),)) for style, text in _one_below_the_other(PARTS, documents, width)]
@@ -46,7 +47,7 @@ def screen_lines(documents: Mapping[str, Any], width: int) -> list[Line]:
     return lines
 
 
-def snapshot(console: Console, documents: Mapping[str, Any]) -> None:
+def snapshot(console: Console, documents: DaemonDocument) -> None:
     """The same as text."""
     for number, part in enumerate(PARTS):
         if number:
@@ -54,7 +55,7 @@ def snapshot(console: Console, documents: Mapping[str, Any]) -> None:
         part(console, documents)
 
 
-def _one_below_the_other(parts: Iterable[Part], documents: Mapping[str, Any], width: int) -> Sequence[tuple[str, str]]:
+def _one_below_the_other(parts: Iterable[Part], documents: DaemonDocument, width: int) -> Sequence[tuple[str, str]]:
     console = Lines(width)
     for part in parts:
         if console.lines:

@@ -11,7 +11,7 @@ from tpuwatch.model import rank, tone
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tpuwatch.model import Tone
+    from tpuwatch.model import DaemonDocument, NodeDocument, Tone
 
 NO_ANSWER: Final = "no answer"
 
@@ -31,7 +31,7 @@ class Row:
     duty: float | None = None  # of the busiest chip, 0 to 1
     findings: int | None = None  # that are not over
     address: str = ""  # of the daemon on it, if that is one of those asked
-    document: Mapping[str, Any] | None = None  # of a node that is only watched
+    document: NodeDocument | None = None  # of a node that is only watched
     now: float = 0.0  # of that document: seconds since the epoch
 
 
@@ -47,10 +47,9 @@ ORDERS: Final[Mapping[str, _Order]] = {
 }
 
 
-def rows_of(address: str, documents: Mapping[str, Any]) -> Sequence[Row]:
+def rows_of(address: str, documents: DaemonDocument) -> Sequence[Row]:
     """The rows of one daemon: its own machine, and the nodes that it watches from there."""
-    now = documents["nodes"]["now_epoch"]
-    others = [_watched(node, now) for node in documents["nodes"]["nodes"] if not node["own"]]
+    others = [_watched(node, documents.nodes.now) for node in documents.nodes.nodes if not node.own]
     return (_own(address, documents), *others)
 
 
@@ -84,42 +83,41 @@ def _searched(row: Row) -> str:
     return f"{row.zone}/{row.name} {row.verdict} {row.summary}".casefold()
 
 
-def _own(address: str, documents: Mapping[str, Any]) -> Row:
-    status = documents["status"]
-    node, identity = status["node"], status["identity"]
-    worker = str(identity["worker"]["value"]) if identity else ""
-    several = identity is not None and str(identity["hosts"]["value"]) not in ("", "1")
-    name = str(node["node"] if node and node["node"] else status["host_name"] or address)
-    chips = [chip for port in (status["runtime"] or {"ports": ()})["ports"] for chip in port["chips"]]
-    sized = [one for one in chips if one["hbm_used_bytes"] is not None and one["hbm_total_bytes"]]
-    duties = [float(one["duty_cycle"]) for one in chips if one["duty_cycle"] is not None]
-    since = node["since_epoch"] if node else None
-    verdict = str(node["verdict"]) if node else "unknown"
+def _own(address: str, documents: DaemonDocument) -> Row:
+    status = documents.status
+    node, identity = status.node, status.identity
+    worker = identity.worker.value if identity else ""
+    several = identity is not None and identity.hosts.value not in ("", "1")
+    name = node.node if node and node.node else status.host_name or address
+    chips = status.runtime.chips if status.runtime else ()
+    sizes = ((one.hbm_used_bytes, one.hbm_total_bytes) for one in chips)
+    duties = [one.duty_cycle for one in chips if one.duty_cycle is not None]
+    since = node.since if node else None
+    verdict = node.verdict if node else "unknown"
     return Row(
         ("daemon", address, name),
         f"{name} w{worker}" if several and worker else name,
-        str(node["zone"]) if node else "",
+        node.zone if node else "",
         verdict,
         tone(verdict),
-        str(node["summary"] if node else status["headline"]),
-        None if since is None else status["now_epoch"] - since,
-        max((float(one["hbm_used_bytes"] / one["hbm_total_bytes"]) for one in sized), default=None),
+        node.summary if node else status.headline,
+        None if since is None else status.now - since,
+        max((used / total for used, total in sizes if used is not None and total), default=None),
         max(duties, default=None),
-        int(status["problem_counts"]["finding"]),
+        status.problem_counts.get("finding"),
         address,
     )
 
 
-def _watched(node: Mapping[str, Any], now: float) -> Row:
-    verdict = str(node["verdict"])
+def _watched(node: NodeDocument, now: float) -> Row:
     return Row(
-        (str(node["zone"]), str(node["node"])),
-        str(node["node"]),
-        str(node["zone"]),
-        verdict,
-        tone(verdict),
-        str(node["summary"]),
-        None if node["since_epoch"] is None else now - node["since_epoch"],
+        (node.zone, node.node),
+        node.node,
+        node.zone,
+        node.verdict,
+        tone(node.verdict),
+        node.summary,
+        None if node.since is None else now - node.since,
         document=node,
         now=now,
     )

@@ -183,7 +183,7 @@ class TopView:
         return [Line((("bold", cut(text, width)),)) for _, text in console.lines[:2]]
 
     def _head(self, title: str, readings: Sequence[Reading], width: int) -> Line:
-        times = [one.documents["status"]["now_epoch"] for one in readings if one.documents]
+        times = [one.documents.status.now for one in readings if one.documents]
         silent_ones = sum(1 for one in readings if one.error)
         left = f" tpuwatch top  {title}"
         right = f"{format_time(max(times))} " if times else ""

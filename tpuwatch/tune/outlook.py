@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import StoreError, TpuwatchError, TuneError
 from tpuwatch.host import ProcFs
-from tpuwatch.launches import LaunchTracker, Life, launch_from, read_records
+from tpuwatch.launches import LaunchTracker, Life, read_records
 from tpuwatch.libtpu import log_settings
 from tpuwatch.model import DEFAULT_WORKLOAD, SizeStep
 from tpuwatch.store import FILE_NAME, StoreReader
@@ -40,7 +40,7 @@ class History:
 
 
 def read_history(
-    config: Config, directory: Path, daemon: str, ask_daemon: Callable[[int], Iterable[dict[str, Any]]]
+    config: Config, directory: Path, daemon: str, ask_daemon: Callable[[int], Iterable[Launch]]
 ) -> History:
     """The launches of the store, where this user may read it; else of the daemon, if it answers; else those that
     `tpuwatch exec` left in the tune `directory`, where that is the user's own.
@@ -57,11 +57,11 @@ def read_history(
     ours = directory == config.tune_dir or _has_store(config.state.dir)
     other = ""
     try:
-        asked = [launch_from(one) for one in ask_daemon(_MAX_LAUNCHES if ours else 1)]
+        asked = list(ask_daemon(_MAX_LAUNCHES if ours else 1))
         if ours:
             return History(asked, DAEMON, f"the daemon at {daemon}")
         other = f"; the daemon at {daemon} has another state directory than {config.state.dir}, and does not count"
-    except (TpuwatchError, ValueError, TypeError, KeyError):  # none runs, or an older one
+    except (TpuwatchError, ValueError):  # none runs, or a newer one
         pass
     if directory == config.tune_dir and _has_store(config.state.dir):
         return History((), UNREAD, f"{unread}; no daemon answers either")

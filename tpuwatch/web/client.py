@@ -6,31 +6,35 @@ authority it is from, and for which names, is for others.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tpuwatch import __version__
 from tpuwatch.core import (
     ConfigError,
+    DocumentError,
     HttpClient,
     HttpError,
     HttpFault,
     SystemClock,
     Tls,
     TpuwatchError,
+    decode,
     printable,
     read_tokens,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tpuwatch.config import Config
     from tpuwatch.core import HttpReply
+
+D = TypeVar("D")
 
 SECONDS = 10.0  # for one answer
 MAX_BYTES: Final = 128 << 20  # of one answer: 10,000 nodes with all that can be said of them
@@ -88,17 +92,28 @@ def daemon_address(config: Config) -> DaemonAddress:
     return DaemonAddress(listen, http.certificate_file, http.token_file)
 
 
-def ask_daemon(address: DaemonAddress | str, name: str, key: str, query: str = "") -> Any:
-    """The document /api/v1/`name`. It has `key`; an answer without it comes from some other program.
+def ask_daemon(address: DaemonAddress | str, name: str, document: type[D], query: str = "") -> D:
+    """The document /api/v1/`name`. Raises TpuwatchError, with what to do, if there is no such answer."""
+    answer = ask_document(address, name, query)
+    try:
+        return decode(document, answer)
+    except DocumentError as error:
+        if not any(one.name in answer for one in fields(document)):  # type: ignore[arg-type] # a dataclass
+            raise _no_daemon(address, "some other program does") from error
+        raise TpuwatchError(
+            f"the daemon at {address} sends a {name} that tpuwatch {__version__} does not understand "
+            f"({printable(str(error))}): it may be of another version; `systemctl restart tpuwatch` makes both the same"
+        ) from error
 
-    Raises TpuwatchError, with what to do, if there is no such answer.
-    """
+
+def ask_document(address: DaemonAddress | str, name: str, query: str = "") -> dict[str, Any]:
+    """The same as it was sent, whatever version the daemon is of."""
     reply = _ask(address, f"/api/v1/{name}{query}")
     try:
         document = reply.json()
     except HttpError as error:
         raise _no_daemon(address, "some other program does") from error
-    if not isinstance(document, dict) or (reply.status == HTTPStatus.OK and key not in document):
+    if not isinstance(document, dict):
         raise _no_daemon(address, "some other program does")
     if reply.status != HTTPStatus.OK:
         reason = printable(str(document.get("error", reply.status)))
@@ -127,21 +142,6 @@ def _ask(address: DaemonAddress | str, path: str) -> HttpReply:
             ) from error
         other = error.fault in (HttpFault.NOT_HTTP, HttpFault.TOO_LARGE)
         raise _no_daemon(address, "some other program does" if other else printable(error.detail)) from error
-
-
-@contextmanager
-def reading_documents(address: DaemonAddress | str) -> Iterator[None]:
-    """A context for code that reads the daemon's documents: those of another version may have other keys.
-
-    Raises TpuwatchError for a key that is missing or has another type.
-    """
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise TpuwatchError(
-            f"the daemon at {address} sends documents that tpuwatch {__version__} does not understand: it may be of "
-            "another version; `systemctl restart tpuwatch` makes both the same"
-        ) from error
 
 
 def _no_daemon(address: DaemonAddress | str, reason: str) -> TpuwatchError:

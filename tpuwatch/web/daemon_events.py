@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from tpuwatch.model import Cause, Event, Place
+from tpuwatch.model import EventsDocument
 from tpuwatch.web.client import DaemonAddress, ask_daemon
 from tpuwatch.web.routes import MAX_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from tpuwatch.model import Cause, Event
 
 _LAST: Final = "?limit=1"
 
@@ -18,8 +18,7 @@ _LAST: Final = "?limit=1"
 class DaemonEvents:
     """Answers as the store does (tpuwatch.store), with at most MAX_LIMIT events, whose secrets are redacted.
 
-    Every method raises TpuwatchError if the daemon does not answer, and LookupError, TypeError or ValueError for a
-    document that is not one of this version's daemon.
+    Every method raises TpuwatchError if the daemon does not answer, or not as this version understands.
     """
 
     def __init__(self, address: DaemonAddress | str) -> None:
@@ -27,7 +26,7 @@ class DaemonEvents:
 
     def last_id(self) -> int:
         """The id of the event stored last, for `after_id`; 0 if there is none."""
-        return int(self._ask(_LAST)["last_id"])
+        return self._ask(_LAST).last_id
 
     def events(
         self,
@@ -48,33 +47,8 @@ class DaemonEvents:
             "limit": min(limit, MAX_LIMIT),
         }
         given = {name: value for name, value in query.items() if value is not None}
-        found = [_event(one) for one in self._ask(f"?{urlencode(given)}")["events"]]
+        found = [one.event() for one in self._ask(f"?{urlencode(given)}").events]
         return found[::-1] if newest_first else found
 
-    def _ask(self, query: str) -> Mapping[str, Any]:
-        document: Mapping[str, Any] = ask_daemon(self._address, "events", "events", query)
-        return document
-
-
-def _event(document: Mapping[str, Any]) -> Event:
-    return Event(
-        key=bytes.fromhex(document["key"]),
-        rule=document["rule"],
-        cause=Cause(document["cause"]),
-        observed=document["observed_epoch"],
-        time=document["time_epoch"],
-        severity=document["severity"],
-        pid=document["pid"],
-        file=document["file"],
-        offset=document["offset"],
-        text=document["text"],
-        details=document["details"],
-        history=document["history"],
-        id=document["id"],
-        repeats=document["repeats"],
-        since=document["since_epoch"],
-        spread=document["spread"],
-        places=tuple(
-            Place(b"", one["file"], one["offset"], one["time_epoch"], one["severity"]) for one in document["places"]
-        ),
-    )
+    def _ask(self, query: str) -> EventsDocument:
+        return ask_daemon(self._address, "events", EventsDocument, query)

@@ -17,7 +17,7 @@ from tpuwatch.libtpu import counted as counted_chips
 from tpuwatch.libtpu import unit
 from tpuwatch.model import cloud_words, is_bad, queued_words, tone, verdict_words
 from tpuwatch.web.launch_chart import launch_tone, launch_words
-from tpuwatch.web.serializers import describe_buffer
+from tpuwatch.web.sentences import describe_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

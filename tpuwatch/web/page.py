@@ -10,7 +10,7 @@ from tpuwatch.web.document import document
 from tpuwatch.web.fleet import FleetQuery, fleet_table
 from tpuwatch.web.launch_chart import launch_chart
 from tpuwatch.web.restart_rows import restart_rows
-from tpuwatch.web.serializers import restart_sentences
+from tpuwatch.web.sentences import restart_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,23 +9,46 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
-from tpuwatch.core import TpuwatchError, dumps, parse_time, redact, times
-from tpuwatch.model import Cause, RestartsStatus, TuneStatus, present_problems, rank, worst_first
-from tpuwatch.web import log_documents, serializers
+from tpuwatch.core import TpuwatchError, dumps, encode, parse_time, redact
+from tpuwatch.model import (
+    Breaker,
+    BreakerDocument,
+    Cause,
+    DecisionDocument,
+    ErrorDocument,
+    EventDocument,
+    EventsDocument,
+    FindingsDocument,
+    KnownFindingDocument,
+    LaunchesDocument,
+    NodeDocument,
+    NodesDocument,
+    ReadinessDocument,
+    ReadyDocument,
+    RestartDocument,
+    RestartsDocument,
+    RestartsStatus,
+    StatusDocument,
+    TargetDocument,
+    TuneDocument,
+    TuneStatus,
+    UnknownPathDocument,
+    present_problems,
+    rank,
+    worst_first,
+)
+from tpuwatch.restart import has_ended, owner_words
+from tpuwatch.web.openapi import DEFAULT_LIMIT, MAX_ID, MAX_LIMIT, MAX_NODES, SERVED, openapi
+from tpuwatch.web.sentences import restart_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import JudgedNode, Problems, View
+    from tpuwatch.model import JudgedNode, Problems, RestartRecord, ScrapeTarget, View
 
-
-MAX_LIMIT = 1000
-DEFAULT_LIMIT = 100
-MAX_NODES = 10_000
-MAX_ID = 2**63 - 1  # the greatest id that the store can give
 _PAGE_EVENTS = 50
 _LATE_LAUNCHES = 500  # that may show a finding to be over
 _ERRORS = {
@@ -69,12 +92,12 @@ class Routes:
         try:
             return self._route(path, query, accept)
         except BadRequestError as error:
-            return _json(400, {"error": str(error)})
+            return _json(400, ErrorDocument(error=str(error)))
         except TpuwatchError as error:
-            return _json(503, {"error": str(error)})
+            return _json(503, ErrorDocument(error=str(error)))
         except Exception:  # noqa: BLE001 # logged, and the client gets a server error
             _log.exception("Failed to answer %r", path[:100])
-            return _json(500, {"error": "tpuwatch failed to answer; its log has the reason."})
+            return _json(500, ErrorDocument(error="tpuwatch failed to answer; its log has the reason."))
 
     def is_probe(self, target: str) -> bool:
         """Whether this is /healthz or /readyz, whose responses are short and quickly made."""
@@ -86,7 +109,7 @@ class Routes:
             return None
         path = target.partition("?")[0]
         response = self.respond(path, accept="")
-        return _json(response.code, {"ready": response.code == 200}) if path == "/readyz" else response
+        return _json(response.code, ReadyDocument(ready=response.code == 200)) if path == "/readyz" else response
 
     def _route(self, path: str, query: str, accept: str) -> Response:
         if path == "/metrics":
@@ -99,15 +122,15 @@ class Routes:
             return self._page(query)
         if path in self._probes:
             return self._probes[path]()
-        paths = ["/", "/metrics", "/healthz", "/readyz", *self._documents]
-        return _json(404, {"error": "There is nothing under this path.", "paths": paths})
+        paths = ("/", "/metrics", "/healthz", "/readyz", *self._documents)
+        return _json(404, UnknownPathDocument(error="There is nothing under this path.", paths=paths))
 
     def _healthz(self) -> Response:
         return Response(200, "text/plain; charset=utf-8", b"ok\n")
 
     def _readyz(self) -> Response:
         reasons = self._view.status().not_ready()
-        return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+        return _json(503 if reasons else 200, ReadinessDocument(ready=not reasons, reasons=tuple(reasons)))
 
     def _count_problems(self) -> None:
         """Bring the metrics up to date. A store that cannot be read must not take the other metrics away."""
@@ -145,11 +168,14 @@ class Routes:
 
 def error_response(code: int, text: str = "") -> Response:
     """The response to a request that no route answers; `text`: why, other than what is usual for the code."""
-    return _json(code, {"error": text or _ERRORS.get(code, _ERRORS[400])}, _ERROR_HEADERS.get(code, {}))
+    return _json(code, ErrorDocument(error=text or _ERRORS.get(code, _ERRORS[400])), _ERROR_HEADERS.get(code, {}))
 
 
 def _json(code: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
-    text = dumps(document, text=cache(redact))  # in a document of many nodes most strings are alike
+    """The response with a document, or a list of them, or with the description of all, which is JSON already."""
+    shown = [encode(one) for one in document] if isinstance(document, list) else document
+    shown = shown if isinstance(shown, (dict, list)) else encode(shown)
+    text = dumps(shown, text=cache(redact))  # in a document of many nodes most strings are alike
     return Response(code, "application/json", f"{text}\n".encode(), headers or {})
 
 
@@ -162,7 +188,7 @@ class Api:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self.routes = {
+        self.routes: dict[str, Callable[[str], Any]] = {
             "/api/v1/status": self.status,
             "/api/v1/events": self.events,
             "/api/v1/findings": self.findings,
@@ -171,16 +197,19 @@ class Api:
             "/api/v1/restarts": self.restarts,
             "/api/v1/targets": self.targets,
             "/api/v1/tune": self.tune,
+            "/api/v1/openapi.json": self.openapi,
         }
 
-    def status(self, query: str) -> dict[str, Any]:
+    def status(self, query: str) -> StatusDocument:
         """The daemon's state."""
-        parameters(query, ())
-        return {**serializers.status(self._view.status()), **serializers.problems(_problems(self._view))}
+        parameters(query, SERVED["status"].parameters)
+        status = self._view.status()
+        sentences = restart_sentences(status.restarts, status.now) if status.restarts else []
+        return StatusDocument.of(status, _problems(self._view), sentences)
 
-    def events(self, query: str) -> dict[str, Any]:
+    def events(self, query: str) -> EventsDocument:
         """Stored events, oldest first: those after an id, or else the newest."""
-        values = parameters(query, ("since", "cause", "history", "after", "limit"))
+        values = parameters(query, SERVED["events"].parameters)
         last = self._view.last_event_id()  # before they are read: none after it is missed
         events = self._view.events(
             since=_time("since", values["since"]) if "since" in values else None,
@@ -189,59 +218,85 @@ class Api:
             after_id=_integer("after", values["after"], 0, MAX_ID) if "after" in values else None,
             limit=_limit(values),
         )
-        return {"events": [log_documents.event(event) for event in events], "last_id": last}
+        return EventsDocument(events=tuple(map(EventDocument.of, events)), last_id=last)
 
-    def findings(self, query: str) -> dict[str, Any]:
+    def findings(self, query: str) -> FindingsDocument:
         """Findings in the order in which to act, those that are over last; each with when it was last seen."""
-        parameters(query, ())
+        parameters(query, SERVED["findings"].parameters)
         found = _problems(self._view)
         both = [*((one, None) for one in found.findings), *((one.finding, one.why) for one in found.past)]
-        return {
-            "findings": [
-                {
-                    **log_documents.finding(finding),
-                    **times("seen", finding.last.when),  # many records have no time
-                    "over": why is not None,
-                    "over_because": why,
-                }
-                for finding, why in both
-            ]
-        }
+        return FindingsDocument(findings=tuple(KnownFindingDocument.known(one, why) for one, why in both))
 
-    def launches(self, query: str) -> dict[str, Any]:
+    def launches(self, query: str) -> LaunchesDocument:
         """Launches, the newest first."""
-        limit = _limit(parameters(query, ("limit",)))
-        return {"launches": [log_documents.launch(launch) for launch in self._view.launches(limit)]}
+        limit = _limit(parameters(query, SERVED["launches"].parameters))
+        return LaunchesDocument.of(self._view.launches(limit))
 
-    def nodes(self, query: str) -> dict[str, Any]:
+    def nodes(self, query: str) -> NodesDocument:
         """Watched nodes, worst first, and the number of nodes with each verdict."""
-        values = parameters(query, ("node", "zone", "limit"))
+        values = parameters(query, SERVED["nodes"].parameters)
         limit = _limit(values, MAX_NODES)
         watched = self._view.nodes()
         wanted = worst_first(node for node in watched if _is_wanted(node, values))
         counts = Counter(node.judgement.verdict.value for node in watched)
-        return {
-            **times("now", self._view.status().now),
-            "nodes": [serializers.node(node) for node in wanted[:limit]],
-            "watched": len(watched),
-            "bad": len(present_problems(self._view.status(), (), watched, ()).nodes),
-            "verdicts": dict(sorted(counts.items(), key=lambda item: rank(item[0]))),
-        }
+        return NodesDocument(
+            now=self._view.status().now,
+            nodes=tuple(map(NodeDocument.of, wanted[:limit])),
+            watched=len(watched),
+            bad=len(present_problems(self._view.status(), (), watched, ()).nodes),
+            verdicts=dict(sorted(counts.items(), key=lambda item: rank(item[0]))),
+        )
 
-    def targets(self, query: str) -> list[dict[str, Any]]:
+    def targets(self, query: str) -> list[TargetDocument]:
         """Where each tpuwatch can be scraped, for Prometheus' discovery by HTTP."""
-        parameters(query, ())
-        return [serializers.target(target) for target in self._view.targets()]
+        parameters(query, SERVED["targets"].parameters)
+        return [_target(target) for target in self._view.targets()]
 
-    def restarts(self, query: str) -> dict[str, Any]:
+    def restarts(self, query: str) -> RestartsDocument:
         """Restarts, open ones first and then the latest, and the decisions on nodes."""
-        limit, status = _limit(parameters(query, ("limit",))), self._view.status()
-        return serializers.restarts(status.restarts or RestartsStatus(acts=False), status.now, limit)
+        limit, status = _limit(parameters(query, SERVED["restarts"].parameters)), self._view.status()
+        return restarts_document(status.restarts or RestartsStatus(acts=False), status.now, limit)
 
-    def tune(self, query: str) -> dict[str, Any]:
+    def tune(self, query: str) -> TuneDocument:
         """What is decided for the next launches, and why."""
-        limit, status = _limit(parameters(query, ("limit",))), self._view.status()
-        return serializers.tune(status.tune or TuneStatus(acts=False, directory=""), status.now, limit)
+        limit, status = _limit(parameters(query, SERVED["tune"].parameters)), self._view.status()
+        return TuneDocument.of(status.tune or TuneStatus(acts=False, directory=""), status.now, limit)
+
+    def openapi(self, query: str) -> dict[str, Any]:
+        """The OpenAPI description of all these documents."""
+        parameters(query, SERVED["openapi.json"].parameters)
+        return openapi()
+
+
+def restarts_document(status: RestartsStatus, now: float, limit: int) -> RestartsDocument:
+    """Open and past restarts, and the latest decisions: `limit` nodes of each."""
+    records = sorted(status.records, key=lambda one: (not one.open, -max(one.entered, one.requested)))
+    return RestartsDocument(
+        now=now,
+        mode="act" if status.acts else "observe",
+        ledger_read=status.read,
+        ledger_problem=status.ledger_problem or None,
+        unrecorded=status.alarms,
+        breaker=BreakerDocument.of(status.breaker or Breaker()),
+        budget=status.budget,
+        restarts=tuple(_restart(one) for one in records[:limit]),
+        decisions=tuple(DecisionDocument.of(label, one) for label, one in status.decisions[:limit]),
+    )
+
+
+def _restart(record: RestartRecord) -> RestartDocument:
+    owner = record.lease.owner
+    return RestartDocument.of(record, driver=owner_words(owner) if owner else "", driver_ended=has_ended(owner))
+
+
+def _target(target: ScrapeTarget) -> TargetDocument:
+    url = urlsplit(target.url)
+    labels = {"zone": target.zone, "node": target.node, "worker": str(target.worker)}
+    if url.scheme != "http":
+        labels["__scheme__"] = url.scheme
+    if path := url.path.rstrip("/"):
+        labels["__metrics_path__"] = f"{path}/metrics"
+    return TargetDocument(targets=(url.netloc,), labels=labels)
 
 
 def _is_wanted(node: JudgedNode, values: Mapping[str, str]) -> bool:

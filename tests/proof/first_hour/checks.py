@@ -9,8 +9,12 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from jsonschema import Draft202012Validator
+
 from tests.proof.first_hour.machine import Machine, Shown
 from tests.proof.first_hour.views import as_read
+from tpuwatch.core import decode
+from tpuwatch.model import NodeDocument, NodesDocument, StatusDocument
 
 _MISUSED: Final = 2
 _PROGRAMS: Final = frozenset(
@@ -41,31 +45,44 @@ def faults(shown: Mapping[str, Shown]) -> Iterator[str]:
         yield f"promtool check metrics: {line}"
 
 
+def undescribed(machine: Machine, shown: Mapping[str, Shown]) -> Iterator[str]:
+    """Documents that are not as /api/v1/openapi.json of the same daemon describes them."""
+    described = machine.api("openapi.json")
+    for name, view in shown.items():
+        if not name.startswith("api."):
+            continue
+        path = described["paths"][f"/api/v1/{name.removeprefix('api.')}"]
+        schema = path["get"]["responses"][str(view.code)]["content"]["application/json"]["schema"]
+        validator = Draft202012Validator({**schema, "components": described["components"]})
+        for error in validator.iter_errors(json.loads(view.text)):
+            yield f"{name} is not as described: {error.json_path}: {error.message[:300]}"
+
+
 def disagreements(shown: Mapping[str, Shown]) -> Iterator[str]:
     """One number of problems, one headline, one exit code, in all views of the daemon."""
-    status = json.loads(shown["api.status"].text)
-    total, headline = sum(status["problem_counts"].values()), status["headline"]
+    status = decode(StatusDocument, json.loads(shown["api.status"].text))
+    total, headline = sum(status.problem_counts.values()), status.headline
     for name in ("status.80", "status.160", "status", "status-v", "top", "page"):
         if headline not in as_read(name, shown[name]):
             yield f"{name} does not begin with {headline!r}: {as_read(name, shown[name])[:200]}"
     counted = re.findall(r"^tpuwatch_problems\{.*\} (\S+)$", shown["metrics"].text, re.MULTILINE)
     if sum(map(float, counted)) != total:
         yield f"metrics count {counted}, the API {total} problems"
-    wanted = 1 if total else 0 if status["judged"] else 3
+    wanted = 1 if total else 0 if status.judged else 3
     for name in ("status.80", "status.160", "status", "status-v"):
         if shown[name].code != wanted:
             yield f"{name} ends with {shown[name].code} in place of {wanted}"
     # What is bad is bad in each view that shows nodes, by the same word.
-    for node in json.loads(shown["api.nodes"].text)["nodes"]:
+    for node in decode(NodesDocument, json.loads(shown["api.nodes"].text)).nodes:
         for name in ("nodes", "page", "metrics"):
             text = as_read(name, shown[name])
-            said = (node["node"] in text and node["verdict"] in text) if name != "metrics" else _judged(text, node)
+            said = (node.node in text and node.verdict in text) if name != "metrics" else _judged(text, node)
             if not said:
-                yield f"{name} does not call {node['node']} {node['verdict']}, the API does"
+                yield f"{name} does not call {node.node} {node.verdict}, the API does"
 
 
-def _judged(text: str, node: Mapping[str, str]) -> bool:
-    labels = (f'node="{node["node"]}"', f'verdict="{node["verdict"]}"')
+def _judged(text: str, node: NodeDocument) -> bool:
+    labels = (f'node="{node.node}"', f'verdict="{node.verdict}"')
     series = re.findall(r"tpuwatch_verdict(\{[^}]*\}) 1\.0", text)
     return any(all(label in one for label in labels) for one in series)
 

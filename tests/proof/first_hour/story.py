@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tests.e2e.daemon_process import SECONDS, wait_for
 from tests.proof.first_hour import facts, job
-from tests.proof.first_hour.checks import CommandCheck, disagreements, faults
+from tests.proof.first_hour.checks import CommandCheck, disagreements, faults, undescribed
 from tests.proof.first_hour.machine import ELSEWHERE, OWN, WITH_PEER, Job, Machine, Shown
 from tests.proof.first_hour.views import QUICK, look
 from tests.proof.monitoring.stack import TARGETS, Inbox, Stack, free_port
@@ -67,6 +67,7 @@ class Story:
         """Print what is wrong with the views of that stage."""
         wrong = [
             *faults(shown),
+            *undescribed(self.machine, shown),
             *disagreements(shown),
             *facts.missing(stage, shown, self.known),
             *self._commands.faults(shown, frozenset(self.pids)),

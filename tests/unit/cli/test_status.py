@@ -143,8 +143,7 @@ def test_a_daemon_of_another_version(
         "null": {"version": "9.0", "findings": [], "launches": None, "nodes": None},
         "new": {"version": "9.0", "findings": [], "launches": [], "nodes": [new]},
     }
-    for module in ("status", "nodes"):
-        monkeypatch.setattr(f"tpuwatch.cli.{module}.ask_daemon", lambda *_: documents[answer])
+    monkeypatch.setattr("tpuwatch.web.client.ask_document", lambda *_: documents[answer])
     config = tmp_path / "c.toml"
     config.write_text(f'[state]\ndir = "{tmp_path}"\n')
     assert main([*command, "--config", str(config)]) == 3

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.tune.recorded import NOW, launch, record
+from tests.unit.web import samples
 from tests.unit.whole_text import findings_in, matches_in
 from tpuwatch.exec import ending, next_launch
 from tpuwatch.exec.ending import conclude, config_trouble
+from tpuwatch.exec.found import NOTHING, FoundDocument
 from tpuwatch.exec.messages import PREFIX
 from tpuwatch.exec.next_launch import (
     await_answer,
@@ -30,13 +32,14 @@ from tpuwatch.host.oom import OomKill, OomLimit
 from tpuwatch.launches.exec_records import write_record
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.model.launches import Outcome
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.documents.logs import FindingDocument
+from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.tune import SIZE, THRESHOLD, SizeDecision, SizeStep, TunePlan, VariableSetting
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.findings import print_finding
 from tpuwatch.tune.environment import LaunchEnvironment
 from tpuwatch.tune.plan import read_plan, write_plan
-from tpuwatch.web import log_documents
 
 KILL = OomKill(OomLimit.CGROUP, "/sys/fs/cgroup/train/memory.events", 1, "/train", "/train", 1 << 30)
 
@@ -109,7 +112,10 @@ def _begun(plan: TunePlan, environ: dict[str, str], given: dict[str, str]) -> Pr
 
 
 def _end(status: int, *causes: str) -> RunResult:
-    return RunResult(1, 0.0, 1.0, status, None, {"findings": [{"cause": cause} for cause in causes]})
+    plain = FindingDocument.of(samples.finding())
+    return RunResult(
+        1, 0.0, 1.0, status, None, replace(NOTHING, findings=tuple(replace(plain, cause=one) for one in causes))
+    )
 
 
 def test_nothing_is_printed_where_the_next_launch_gets_the_same() -> None:
@@ -155,33 +161,33 @@ def test_what_the_daemon_is_to_decide_is_shown_by_a_command() -> None:
     ],
 )
 def test_findings_are_for_those_whose_command_failed(end: RunResult, causes: list[str]) -> None:
-    assert [finding["cause"] for finding in findings_to_report(end)] == causes
+    assert [finding.cause for finding in findings_to_report(end)] == causes
 
 
 def test_a_kill_for_want_of_memory_is_a_fault_of_the_launch() -> None:
-    launch = {"pid": 1, "started": 0.25, "outcome": "ok", "cause": None}
-    end = RunResult(1, 0.0, 1.0, 137, KILL, {"records": [launch]})
+    started = Launch(pid=1, started=0.25, outcome=Outcome.OK)
+    end = RunResult(1, 0.0, 1.0, 137, KILL, replace(NOTHING, records=(started,)))
     (known,) = launches_of(_begun(_plan(), {"TPU_X": "1", "HOME": "/"}, {}), end)
     assert known.faults == {"host_oom": 0.75}
     assert (known.exit_status, known.ended, known.environment, known.workload) == (137, 1.0, {"TPU_X": "1"}, "job")
 
 
 @pytest.mark.parametrize("limit", OomLimit)
-@pytest.mark.parametrize("found", [None, {"findings": []}], ids=["not read", "read"])
-def test_a_kill_that_the_kernel_counted_is_a_finding(limit: OomLimit, found: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("found", [None, NOTHING], ids=["not read", "read"])
+def test_a_kill_that_the_kernel_counted_is_a_finding(limit: OomLimit, found: FoundDocument | None) -> None:
     prepared = _begun(_plan(), {}, {})._replace(command=("/usr/bin/python3", "train.py"))
     end = with_oom_finding(prepared, RunResult(7, 0.0, 1.0, 137, replace(KILL, limit=limit), found, by_signal=True))
     (finding,) = findings_to_report(end)
-    assert finding["cause"] == "host_oom"
-    assert {"killed_pid": 7, "process": "python3"}.items() <= finding["details"].items()
-    assert finding["first"]["rule"] == f"host-oom-{limit.value}".replace("unknown", "kernel")
+    assert finding.cause == "host_oom"
+    assert {"killed_pid": 7, "process": "python3"}.items() <= finding.details.items()
+    assert finding.first.rule == f"host-oom-{limit.value}".replace("unknown", "kernel")
 
 
 def test_of_a_kill_whose_report_was_in_the_output_that_is_the_finding() -> None:
-    told = {"cause": "host_oom", "details": {"killed_pid": 7}}
-    others = [{"cause": "host_oom", "details": {}}, {"cause": "hang", "details": {}}]
-    end = with_oom_finding(_begun(_plan(), {}, {}), RunResult(7, 0.0, 1.0, 137, KILL, {"findings": [*others, told]}))
-    assert findings_to_report(end) == [told, others[1]]
+    plain = FindingDocument.of(samples.finding(samples.event(Cause.HOST_OOM), details={}))
+    told, hang = replace(plain, details={"killed_pid": 7}), replace(plain, cause="hang")
+    end = RunResult(7, 0.0, 1.0, 137, KILL, replace(NOTHING, findings=(plain, hang, told)))
+    assert findings_to_report(with_oom_finding(_begun(_plan(), {}, {}), end)) == [told, hang]
 
 
 @pytest.mark.slow
@@ -194,7 +200,7 @@ def test_the_report_itself_is_no_failure() -> None:
             printed, findings = io.StringIO(), findings_in(example.encode(), scanner, "job.log")
             console = Console(printed, prefix=PREFIX, width=80)
             for number, finding in enumerate(findings, 1):
-                print_finding(console, log_documents.finding(finding), number=number)
+                print_finding(console, FindingDocument.of(finding), number=number)
             text = printed.getvalue()
             assert not matches_in(text.encode(), scanner, "job.log"), text
             read_again += bool(matches_in(text.replace(PREFIX, "").encode(), scanner, "job.log"))
@@ -213,9 +219,9 @@ def test_a_buffer_without_room_is_answered_with_the_number_that_is_decided(
 ) -> None:
     (tmp_path / "c.toml").write_text(f'[tune]\ndir = "{tmp_path}/none"\nlog_dir = "{tmp_path}/logs"\n')
     scanner = Scanner(load_catalogue())
-    findings = [log_documents.finding(one) for one in findings_in(EXHAUSTED, scanner, "<stderr>", NOW)]
+    findings = tuple(map(FindingDocument.of, findings_in(EXHAUSTED, scanner, "<stderr>", NOW)))
     failed = launch(premapped_need_bytes=17 << 28)
-    found = {"findings": findings, "records": [asdict(failed)]}
+    found = replace(NOTHING, findings=findings, records=(failed,))
     before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))
     prepared = PreparedRun("a1b2c3", "train", {}, LaunchEnvironment({}), before, tmp_path, own=own, notes=())
     decision = SizeDecision(SizeStep.GROW, 11 << 29, None, ("The launch had no room.",))

@@ -32,9 +32,11 @@ from tests.unit.health.scenes import (
 )
 from tests.unit.health.situations_peer import fell_silent
 from tests.unit.restart.policy_scenes import ALL_ON, situation
+from tpuwatch.core.codec import encode
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.model.answers import Answer
+from tpuwatch.model.documents.nodes import NodeDocument
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.restart import RestartDecision
 from tpuwatch.model.signals import CloudNode, Evidence, Identity, Known, Notices, Peer
@@ -43,7 +45,6 @@ from tpuwatch.model.workload import ModelServer, WorkloadKind
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation
 from tpuwatch.signals.peers import read_reply
-from tpuwatch.web import serializers
 
 LIMITS = JudgeLimits()
 NOTEBOOK = host(holder(0.0, 5 * HOUR, command="python -m ipykernel_launcher"))
@@ -115,8 +116,8 @@ def as_peer(evidence: Evidence) -> Answer[Peer]:
     identity = Identity(**{name: Known(value, "metadata") for name, value in known.items()})
     document: dict[str, Any] = {
         "now_epoch": NOW,
-        "identity": serializers.identity(identity),
-        "node": serializers.node(judged),
+        "identity": encode(identity),
+        "node": encode(NodeDocument.of(judged)),
         "signals": [],
     }
     return answered(Peer(NOW - 5, read_reply(document, "http://trainer").verdict))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.restart.records import NOW, full_record, record
-from tpuwatch.core import TpuwatchError, dumps
+from tests.unit.web.samples import received
+from tpuwatch.core import TpuwatchError
+from tpuwatch.model.documents.restarts import RestartsDocument
 from tpuwatch.model.restart import Breaker, Lease, Phase
 from tpuwatch.model.status import RestartBudget, RestartsStatus, ledger_down
 from tpuwatch.restart import reported_history, reported_status
 from tpuwatch.restart.operator.restarts import past_restarts
-from tpuwatch.web import serializers
+from tpuwatch.web.routes import restarts_document
 
 BUDGET = RestartBudget(3, 10, 3600.0, 86_400.0, "It would open.")
 RECORDS = [
@@ -24,9 +25,9 @@ RECORDS = [
 ]
 
 
-def document(**changes: Any) -> Any:
+def document(**changes: Any) -> RestartsDocument:
     status = RestartsStatus(True, NOW, breaker=Breaker(NOW - 9, "Three failed."), budget=BUDGET, records=RECORDS)
-    return json.loads(dumps(serializers.restarts(replace(status, **changes), NOW + 10, 100)))
+    return received(restarts_document(replace(status, **changes), NOW + 10, 100))
 
 
 def test_it_is_what_the_ledger_says() -> None:
@@ -58,8 +59,8 @@ def test_a_driver_that_has_ended_is_none() -> None:
     (state,) = reported_status(document(records=[gone]), (), NOW).restarts
     assert (state.is_driven, state.is_alone) == (True, False)  # of another machine: it may be alive
     shown = document(records=[gone])
-    shown["restarts"][0]["driver_ended"] = True
-    (state,) = reported_status(shown, (), NOW).restarts
+    ended = replace(shown.restarts[0], driver_ended=True)
+    (state,) = reported_status(replace(shown, restarts=(ended,)), (), NOW).restarts
     assert (state.is_driven, state.is_alone) == (False, True)
 
 

@@ -11,7 +11,8 @@ from tpuwatch.restart.driver import Progress
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.unfinished import LEFT_SECONDS
 from tpuwatch.restart.watched_ledger import IDLE_SECONDS
-from tpuwatch.web import serializers
+from tpuwatch.web.routes import restarts_document
+from tpuwatch.web.sentences import restart_sentences
 
 UP, UNRECORDED = "tpuwatch_ledger_up", "tpuwatch_restarts_unrecorded"
 NO_ROOM = "the ledger cannot be written: there is no room"
@@ -39,10 +40,10 @@ def test_a_restart_that_cannot_be_recorded_is_shown_everywhere(side: Side) -> No
     assert called["sentence"].startswith("NODE IS STOPPED: ")
     assert "tpu-vm start train-1" in called["text"]
     assert called["reason"] == NO_ROOM
-    document = serializers.restarts(watch.status, side.clock.time(), 10)
-    assert document["ledger_problem"] == ledger_down(NO_ROOM)
-    assert document["unrecorded"][0].startswith("NODE IS STOPPED: ")
-    assert serializers.restart_sentences(watch.status, side.clock.time())[0].startswith("NODE IS STOPPED: ")
+    document = restarts_document(watch.status, side.clock.time(), 10)
+    assert document.ledger_problem == ledger_down(NO_ROOM)
+    assert document.unrecorded[0].startswith("NODE IS STOPPED: ")
+    assert restart_sentences(watch.status, side.clock.time())[0].startswith("NODE IS STOPPED: ")
     assert watch.is_unrecorded
     # Nobody is called for what is being done: of all that is said of the node this is one.
     assert [one["event"] for one in side.called] == ["restart_unrecorded"]

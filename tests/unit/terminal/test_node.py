@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.web import samples
-from tpuwatch.core.json_text import dumps
 from tpuwatch.model.answers import Problem, Signal
+from tpuwatch.model.documents.nodes import NodeDocument
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.signals import Holder, Identity, Known, Runtime
 from tpuwatch.model.status import SignalStatus
@@ -19,7 +18,6 @@ from tpuwatch.model.verdict import Action, Reason, Unseen, Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print_other_nodes
-from tpuwatch.web import serializers
 
 if TYPE_CHECKING:
     from tpuwatch.model.judged_node import JudgedNode
@@ -28,26 +26,21 @@ if TYPE_CHECKING:
 ATTACK = "\x1b[2J\u202e\r\n\x07"
 
 
-def as_received(document: Any) -> Any:
-    """A document as a command gets it from the daemon."""
-    return json.loads(dumps(document))
-
-
 def node_text(node: JudgedNode, *, colour: bool = False) -> str:
     stream = io.StringIO()
-    print_node(Console(stream, colour=colour, width=80), as_received(serializers.node(node)), samples.NOW)
+    print_node(Console(stream, colour=colour, width=80), samples.received(NodeDocument.of(node)), samples.NOW)
     return stream.getvalue()
 
 
 def machine_text(status: DaemonStatus) -> str:
     stream = io.StringIO()
-    print_machine(Console(stream, width=80), as_received(serializers.status(status)))
+    print_machine(Console(stream, width=80), samples.received(samples.status_document(status)))
     return stream.getvalue()
 
 
 def table_text(*nodes: JudgedNode) -> list[str]:
     stream = io.StringIO()
-    print_nodes(Console(stream, width=80), [as_received(serializers.node(node)) for node in nodes], samples.NOW)
+    print_nodes(Console(stream, width=80), [samples.received(NodeDocument.of(node)) for node in nodes], samples.NOW)
     return stream.getvalue().splitlines()
 
 
@@ -57,7 +50,7 @@ def test_a_last_known_verdict_is_marked_wherever_it_is_printed() -> None:
     assert "node_stuck,last_known" in table_text(node)[1].split()
     assert "us-central2-b/train-2: node_stuck (last known) since " in node_text(node)
     stream = io.StringIO()
-    print_other_nodes(Console(stream, width=80), [as_received(serializers.node(node))])
+    print_other_nodes(Console(stream, width=80), [samples.received(NodeDocument.of(node))])
     assert "us-central2-b/train-2: node_stuck (last known)." in stream.getvalue()
 
 
@@ -146,8 +139,8 @@ def test_a_problem_of_a_signal_is_printed_once() -> None:
     status = samples.status(node=node, signals=(signal,))
     assert machine_text(status) == f"   cloud: {detail} It has not answered yet.\n"
     stream = io.StringIO()
-    signals = as_received(serializers.status(status))["signals"]
-    print_node(Console(stream, width=80), as_received(serializers.node(node)), samples.NOW, signals=signals)
+    signals = samples.received(samples.status_document(status)).signals
+    print_node(Console(stream, width=80), samples.received(NodeDocument.of(node)), samples.NOW, signals=signals)
     assert detail not in stream.getvalue()
     assert "Not known: Something else." in stream.getvalue()
     assert detail in " ".join(node_text(node).split())
@@ -162,7 +155,7 @@ def test_a_step_that_helps_where_nothing_is_wrong_has_no_action() -> None:
 def test_other_nodes_that_are_bad_have_a_line_each() -> None:
     stream = io.StringIO()
     node = samples.node("train-2", Verdict.GONE)
-    print_other_nodes(Console(stream, width=80), [as_received(serializers.node(node))])
+    print_other_nodes(Console(stream, width=80), [samples.received(NodeDocument.of(node))])
     printed = " ".join(stream.getvalue().split())
     assert printed.startswith("Other node us-central2-b/train-2: gone. ")
     assert printed.endswith("The reasons: tpuwatch nodes us-central2-b/train-2")
@@ -208,7 +201,7 @@ def test_the_kind_of_workload_stands_beside_the_verdict(kind: WorkloadKind | Non
     node = samples.node(judgement=samples.judgement(Verdict.IDLE, kind=kind))
     assert node_text(node).startswith(f"train-1: {words} since ")
     stream = io.StringIO()
-    print_nodes(Console(stream, width=200), [as_received(serializers.node(node))], samples.NOW, wide=True)
+    print_nodes(Console(stream, width=200), [samples.received(NodeDocument.of(node))], samples.NOW, wide=True)
     header, line = stream.getvalue().splitlines()
     assert line.split()[header.split().index("KIND")] == (kind.value if kind else "-")
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
+from tpuwatch.core.codec import decode, encode
+from tpuwatch.core.json_text import dumps
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
+from tpuwatch.model.documents.status import StatusDocument
 from tpuwatch.model.events import Event, Finding, Remedy
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.launches import Launch, Outcome
+from tpuwatch.model.problems import present_problems
 from tpuwatch.model.signals import (
     Chip,
     CloudNode,
@@ -24,6 +30,9 @@ from tpuwatch.model.signals import (
 )
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Source, Verdict
+from tpuwatch.web.sentences import restart_sentences
+
+D = TypeVar("D")
 
 NOW = 1_795_182_254.25  # 2026-11-20T13:44:14.250Z
 
@@ -298,3 +307,19 @@ class SampleView:
 
     def targets(self) -> list[ScrapeTarget]:
         return self.scraped
+
+
+def as_json(document: Any) -> Any:
+    """A document as it is sent."""
+    return json.loads(dumps(encode(document)))
+
+
+def received(document: D) -> D:
+    """A document as a command gets it from the daemon."""
+    return decode(type(document), as_json(document))
+
+
+def status_document(status: DaemonStatus) -> StatusDocument:
+    """The status of a daemon without findings."""
+    sentences = restart_sentences(status.restarts, status.now) if status.restarts else []
+    return StatusDocument.of(status, present_problems(status, (), (), ()), sentences)

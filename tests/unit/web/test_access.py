@@ -21,6 +21,7 @@ from tpuwatch.config.schema import HttpConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConfigError, TpuwatchError
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.documents.status import StatusDocument
 from tpuwatch.web import server as served
 from tpuwatch.web.access import Access
 from tpuwatch.web.client import DaemonAddress, ask_daemon
@@ -183,7 +184,7 @@ def test_plain_http_is_told_to_speak_tls(site: Site) -> None:
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": "Here TLS is spoken: ask by https://."}
     with pytest.raises(TpuwatchError, match=r"cannot serve its status: Here TLS is spoken"):
-        ask_daemon(site.address.listen, "status", "version")
+        ask_daemon(site.address.listen, "status", StatusDocument)
 
 
 def test_old_versions_of_tls_are_refused(site: Site) -> None:
@@ -221,21 +222,21 @@ def read_until_closed(connection: socket.socket) -> bytes:
 
 
 def test_commands_know_the_daemon_by_its_certificate(site: Site, tmp_path: Path) -> None:
-    assert "version" in ask_daemon(site.address, "status", "version")
+    assert ask_daemon(site.address, "status", StatusDocument).version
     other = Authority(tmp_path / "other").issue("localhost")
     wrong = DaemonAddress(site.address.listen, str(other.certificate), site.address.token_file)
     with pytest.raises(TpuwatchError, match="another certificate than"):
-        ask_daemon(wrong, "status", "version")
+        ask_daemon(wrong, "status", StatusDocument)
     site.write_token("short")
     with pytest.raises(TpuwatchError, match=r"wants a token: .* token 1 is no token of at least 16"):
-        ask_daemon(site.address, "status", "version")
+        ask_daemon(site.address, "status", StatusDocument)
 
 
 def test_a_token_alone_and_tls_alone(tmp_path: Path) -> None:
     with serving(tmp_path / "a", tls=False) as site:
         assert (site.get("/")[0], site.get("/", BEARER)[0]) == (401, 200)
         assert site.server.url.startswith("http://")
-        assert "version" in ask_daemon(site.address, "status", "version")
+        assert ask_daemon(site.address, "status", StatusDocument).version
     with serving(tmp_path / "b", token=False) as site:
         assert site.get("/")[0] == 200
 

@@ -6,9 +6,10 @@ from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model.causes import Cause
+from tpuwatch.model.documents.logs import EventsDocument
+from tpuwatch.model.documents.nodes import NodeDocument
 from tpuwatch.model.status import StoreStatus
 from tpuwatch.model.verdict import Verdict
-from tpuwatch.web import serializers
 from tpuwatch.web.routes import Api, BadRequestError
 
 
@@ -16,12 +17,12 @@ def test_events_are_selected_by_the_query() -> None:
     view = SampleView(stored=[samples.event()])
     document = Api(view).events("since=2026-11-20T13:00:00Z&cause=hang&after=5&limit=1000")
     assert view.asked == [{"since": 1795179600.0, "cause": Cause.HANG, "after_id": 5, "limit": 1000}]
-    assert [event["id"] for event in document["events"]] == [7]
+    assert [event.id for event in document.events] == [7]
 
 
 def test_without_a_query_the_newest_hundred_are_asked_for() -> None:
     view = SampleView()
-    assert Api(view).events("") == {"events": [], "last_id": 0}
+    assert Api(view).events("") == EventsDocument(events=(), last_id=0)
     assert view.asked == [{"since": None, "cause": None, "after_id": None, "limit": 100}]
 
 
@@ -59,7 +60,9 @@ def test_documents_without_parameters_take_none() -> None:
 
 
 def test_the_status_of_the_daemon_itself() -> None:
-    document = serializers.status(samples.status(problems=(samples.PROBLEM,), notices=("Set aside.",)))
+    document = samples.as_json(
+        samples.status_document(samples.status(problems=(samples.PROBLEM,), notices=("Set aside.",)))
+    )
     assert (document["ready"], document["not_ready"], document["uptime_seconds"]) == (True, [], 7200)
     assert document["state"] == "Following 1 log; all of it is read."
     assert document["loops"][0]["last_success"] == "2026-11-20T13:44:13.750Z"
@@ -78,7 +81,7 @@ def test_a_status_of_a_daemon_that_cannot_work() -> None:
         last_launch=None,
         started=samples.NOW + 60,  # the clock has jumped back
     )
-    document = serializers.status(status)
+    document = samples.as_json(samples.status_document(status))
     assert document["ready"] is False
     assert document["not_ready"] == [
         "No log can be read.",
@@ -94,7 +97,7 @@ def test_a_status_of_a_daemon_that_cannot_work() -> None:
 
 def test_nodes_come_worst_first_and_are_counted() -> None:
     watched = [samples.node(), samples.node("train-2"), samples.node("train-3", Verdict.GONE)]
-    document = Api(SampleView(watched=watched)).nodes("")
+    document = samples.as_json(Api(SampleView(watched=watched)).nodes(""))
     assert [node["node"] for node in document["nodes"]] == ["train-3", "train-1", "train-2"]
     assert (document["watched"], document["verdicts"]) == (3, {"gone": 1, "healthy": 2})
     assert list(document["verdicts"]) == ["gone", "healthy"]
@@ -104,25 +107,25 @@ def test_nodes_come_worst_first_and_are_counted() -> None:
 
 def test_since_when_a_node_is_suspect() -> None:
     judgement = samples.judgement(Verdict.UNKNOWN, suspect_since=samples.NOW - 60, counts_from=samples.NOW + 60)
-    document = serializers.node(samples.node(judgement=judgement))
+    document = samples.as_json(NodeDocument.of(samples.node(judgement=judgement)))
     assert document["suspect_since"] == "2026-11-20T13:43:14.250Z"
     assert (document["suspect_since_epoch"], document["counts_from_epoch"]) == (samples.NOW - 60, samples.NOW + 60)
-    assert serializers.node(samples.node())["suspect_since"] is None
+    assert NodeDocument.of(samples.node()).suspect_since is None
 
 
 def test_a_limit_never_hides_a_bad_node_behind_a_good_one() -> None:
     watched = [*(samples.node(f"n{number}") for number in range(150)), samples.node("z", Verdict.NODE_STUCK)]
     api = Api(SampleView(watched=watched))
-    assert [node["node"] for node in api.nodes("limit=1")["nodes"]] == ["z"]
+    assert [node.node for node in api.nodes("limit=1").nodes] == ["z"]
     document = api.nodes("")
-    assert (len(document["nodes"]), document["watched"]) == (100, 151)
+    assert (len(document.nodes), document.watched) == (100, 151)
 
 
 def test_one_node_by_its_name() -> None:
     api = Api(SampleView(watched=[samples.node(), samples.node("train-2")]))
-    assert [node["node"] for node in api.nodes("node=train-2")["nodes"]] == ["train-2"]
+    assert [node.node for node in api.nodes("node=train-2").nodes] == ["train-2"]
     document = api.nodes("node=train-%2A")
-    assert (document["nodes"], document["watched"]) == ([], 2)
+    assert (document.nodes, document.watched) == ((), 2)
 
 
 @pytest.mark.parametrize(

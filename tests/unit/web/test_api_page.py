@@ -13,12 +13,13 @@ from tests.unit.restart.policy_scenes import situation
 from tests.unit.restart.records import full_record
 from tests.unit.web import samples
 from tests.unit.web.samples import NOW
+from tpuwatch.model.documents.logs import EventDocument, KnownFindingDocument, LaunchDocument
+from tpuwatch.model.documents.nodes import NodeDocument
 from tpuwatch.model.signals import Peer
 from tpuwatch.model.status import RestartsStatus
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
-from tpuwatch.web import log_documents, serializers
-from tpuwatch.web.routes import Api
+from tpuwatch.web.routes import Api, restarts_document
 
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 FREE = {"details", "environment", "faults", "labels"}  # their keys are names and words of others
@@ -57,12 +58,12 @@ RESTARTS = RestartsStatus(
     decisions=[("train-1", decide(situation(), PolicySettings()))],
 )
 DOCUMENTS: dict[str, dict[str, Any]] = {
-    "Status": Api(samples.SampleView(samples.watching())).status(""),
-    "Node": serializers.node(samples.node(peer=Peer(NOW, silent_since=NOW))),
-    "Event": log_documents.event(samples.event()),
-    "Finding": Api(samples.SampleView(wrong=[samples.finding()])).findings("")["findings"][0],
-    "Launch": log_documents.launch(samples.launch()),
-    "Restarts": serializers.restarts(RESTARTS, NOW, 10),
+    "Status": samples.as_json(Api(samples.SampleView(samples.watching())).status("")),
+    "Node": samples.as_json(NodeDocument.of(samples.node(peer=Peer(NOW, silent_since=NOW)))),
+    "Event": samples.as_json(EventDocument.of(samples.event())),
+    "Finding": samples.as_json(KnownFindingDocument.known(samples.finding(), None)),
+    "Launch": samples.as_json(LaunchDocument.of(samples.launch())),
+    "Restarts": samples.as_json(restarts_document(RESTARTS, NOW, 10)),
 }
 
 
@@ -81,11 +82,11 @@ def test_the_keys_of_objects_are_in_their_row(heading: str) -> None:
 
 
 def test_every_document_has_its_row() -> None:
-    documented = {key for cell, _ in _first_table() for key in named(cell)}
+    documented = {cell.strip("`") for cell, _ in _first_table()}
     served = {path.removeprefix("/api/v1/") for path in Api(samples.SampleView()).routes}
     assert documented == served
 
 
 def _first_table() -> list[tuple[str, str]]:
     head = PAGE.partition("| command |")[0]
-    return [(row[1], row[2]) for row in re.finditer(r"^\| (`\w+`) \| ?(.*) \|$", head, re.MULTILINE)]
+    return [(row[1], row[2]) for row in re.finditer(r"^\| (`[\w.]+`) \| ?(.*) \|$", head, re.MULTILINE)]

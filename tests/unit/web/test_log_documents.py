@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.unit.web import samples
-from tpuwatch.core.json_text import dumps
 from tpuwatch.model.causes import Cause
+from tpuwatch.model.documents.logs import DiagnosisDocument, EventDocument
 from tpuwatch.model.launches import Outcome
-from tpuwatch.web import log_documents
 
 
 def test_an_event_carries_all_that_is_known_of_it() -> None:
-    document = json.loads(dumps(log_documents.event(samples.event(history=True))))
+    document = samples.as_json(EventDocument.of(samples.event(history=True)))
     assert document == {
         "id": 7,
         "cause": "hbm_oom_compile",
@@ -39,7 +36,7 @@ def test_an_event_carries_all_that_is_known_of_it() -> None:
 
 def test_a_diagnosis_has_the_promised_form() -> None:
     launch = samples.launch(outcome=Outcome.FAILED, cause=Cause.HBM_OOM_COMPILE, init_seconds=None)
-    document = log_documents.diagnosis([samples.finding(count=3)], [launch])
+    document = samples.as_json(DiagnosisDocument.of([samples.finding(count=3)], [launch]))
     (finding,) = document["findings"]
     assert set(finding) == {"cause", "count", "summary", "first", "last", "details", "remedy"}
     assert (finding["cause"], finding["count"], finding["first"]["line"]) == ("hbm_oom_compile", 3, 17)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import pytest
 
 from tests.unit.web import samples
 from tests.unit.web.test_page import ATTACK, Reader
-from tpuwatch.core import dumps
 from tpuwatch.libtpu import counted, unit
 from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
@@ -24,7 +22,7 @@ from tpuwatch.model.verdict import Action, Reason, Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.node import print_machine
-from tpuwatch.web import page, serializers
+from tpuwatch.web import page
 
 
 def part(html: str, title: str) -> str:
@@ -250,7 +248,7 @@ def test_chips_are_counted_alike_in_status_page_and_reasons(accelerator: str, en
     runtime = Runtime((RuntimePort(8431, tuple(Chip(str(number)) for number in range(entries))),))
     status = samples.status(identity=Identity(accelerator=Known(accelerator, "config")), runtime=runtime)
     stream = io.StringIO()
-    print_machine(Console(stream, width=80), json.loads(dumps(serializers.status(status))))
+    print_machine(Console(stream, width=80), samples.received(samples.status_document(status)))
     words = counted(entries, accelerator)
     assert words in text(machine(status))
     assert f" {words}." in stream.getvalue()

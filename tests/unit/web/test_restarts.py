@@ -14,8 +14,9 @@ from tpuwatch.model.restart import Blocked, Breaker, Phase, RestartDecision
 from tpuwatch.model.status import RestartBudget, RestartsStatus
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
-from tpuwatch.web import serializers
 from tpuwatch.web.page import render
+from tpuwatch.web.routes import restarts_document
+from tpuwatch.web.sentences import restart_sentences
 
 LATER = NOW + 600
 
@@ -33,7 +34,7 @@ def test_the_document_has_what_is_open_first() -> None:
         decisions=[("z/trainer", observed())],
         budget=RestartBudget(2, 3, 3600.0, 86_400.0),
     )
-    document = serializers.restarts(status, LATER, 10)
+    document = given.as_json(restarts_document(status, LATER, 10))
     assert (document["mode"], document["breaker"]["open"]) == ("act", True)
     assert [(one["node"], one["phase"], one["open"]) for one in document["restarts"]] == [
         ("b", "stopped", True),
@@ -46,17 +47,14 @@ def test_the_document_has_what_is_open_first() -> None:
     assert (decision["node"], decision["zone"]) == ("trainer", "z")
     assert (decision["wanted"], decision["act"]) == ("restart_node", None)
     assert (decision["blocked"], decision["person_needed"]) == ("observe", True)
-    assert len(serializers.restarts(status, LATER, 1)["restarts"]) == 1
-    nothing = serializers.restarts(RestartsStatus(acts=False), LATER, 10)
+    assert len(restarts_document(status, LATER, 1).restarts) == 1
+    nothing = given.as_json(restarts_document(RestartsStatus(acts=False), LATER, 10))
     assert (nothing["mode"], nothing["ledger_read"], nothing["restarts"]) == ("observe", None, [])
 
 
 def test_sentences_report_only_what_an_operator_should_know() -> None:
     assert (
-        serializers.restart_sentences(
-            RestartsStatus(acts=True, breaker=Breaker(), records=[record(phase=Phase.DONE)]), LATER
-        )
-        == []
+        restart_sentences(RestartsStatus(acts=True, breaker=Breaker(), records=[record(phase=Phase.DONE)]), LATER) == []
     )
     status = RestartsStatus(
         acts=True,
@@ -69,7 +67,7 @@ def test_sentences_report_only_what_an_operator_should_know() -> None:
             ("broken", replace(observed(), blocked=Blocked.BREAKER)),
         ],
     )
-    breaker, ledger, under_way, blocked = serializers.restart_sentences(status, LATER)
+    breaker, ledger, under_way, blocked = restart_sentences(status, LATER)
     assert breaker.startswith("The breaker has been open for 10 min: tpuwatch restarts nothing by itself.")
     assert "`tpuwatch restarts reset-breaker`" in breaker
     assert ledger == "The ledger of restarts is DOWN: the ledger is damaged. Nothing new is restarted."
@@ -79,7 +77,7 @@ def test_sentences_report_only_what_an_operator_should_know() -> None:
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if record(phase=phase).open])
 def test_there_are_words_for_each_phase(phase: Phase) -> None:
-    (line,) = serializers.restart_sentences(RestartsStatus(acts=True, records=[record(phase=phase)]), LATER)
+    (line,) = restart_sentences(RestartsStatus(acts=True, records=[record(phase=phase)]), LATER)
     assert line.startswith("train-1: restart node ")
 
 
@@ -89,7 +87,7 @@ def test_many_are_counted() -> None:
         records=[record(f"train-{number}", phase=Phase.STARTING) for number in range(30)],
         decisions=[(f"train-{number}", observed()) for number in range(1000)],
     )
-    lines = serializers.restart_sentences(many, LATER)
+    lines = restart_sentences(many, LATER)
     assert len(lines) == 22
     assert lines[10] == "20 more restarts are under way: `/api/v1/restarts` lists them."
     assert lines[21] == "990 more nodes need a person: `/api/v1/restarts` lists them."

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from tests.unit.web import samples
 from tests.unit.web.samples import NOW, SampleView
+from tpuwatch.core.codec import encode
 from tpuwatch.core.json_text import dumps, iso
+from tpuwatch.model.documents.tune import TuneDocument
 from tpuwatch.model.status import TunedStatus, TuneStatus
 from tpuwatch.model.tune import SIZE, Fit, SizeDecision, SizeStep, TunePlan, VariableSetting
-from tpuwatch.web import page, serializers
+from tpuwatch.web import page
 from tpuwatch.web.routes import Api
-from tpuwatch.web.serializers import tune_sentences
+from tpuwatch.web.sentences import tune_sentences
 
 GIB = 1 << 30
 HOSTILE = "</td><script>alert(1)</script>\x1b[31m\n\u202e"
@@ -41,7 +42,7 @@ def status(*workloads: TunedStatus, problems: tuple[str, ...] = ()) -> TuneStatu
 def test_the_api_serves_the_decision_with_its_reasons() -> None:
     view = SampleView(samples.status(tune=status(tuned())))
     document = Api(view).tune("")
-    assert json.loads(dumps(document)) == {
+    assert samples.as_json(document) == {
         "now": iso(NOW),
         "now_epoch": NOW,
         "mode": "act",
@@ -85,15 +86,15 @@ def test_the_api_serves_the_decision_with_its_reasons() -> None:
 
 def test_the_limit_applies_and_a_daemon_that_does_not_tune_has_no_workloads() -> None:
     many = [tuned(f"w{number}") for number in range(5)]
-    assert len(Api(SampleView(samples.status(tune=status(*many)))).tune("limit=2")["workloads"]) == 2
-    assert Api(SampleView(samples.status())).tune("")["workloads"] == []
-    assert serializers.status(samples.status())["tune"] is None
+    assert len(Api(SampleView(samples.status(tune=status(*many)))).tune("limit=2").workloads) == 2
+    assert Api(SampleView(samples.status())).tune("").workloads == ()
+    assert samples.status_document(samples.status()).tune is None
 
 
 def test_text_of_others_is_cleaned_wherever_it_is_shown() -> None:
     shown = status(tuned(why=HOSTILE), problems=(HOSTILE,))
     document = Api(SampleView(samples.status(tune=shown))).tune("")
-    text = dumps([document["problems"], document["workloads"]])
+    text = dumps([document.problems, [encode(one) for one in document.workloads]])
     assert "\\u001b" not in text
     assert "\\u202e" not in text
     html = page.render(samples.status(tune=shown), [], [], [])
@@ -128,8 +129,8 @@ def test_the_page_is_bounded() -> None:
 
 
 def test_a_person_reads_a_sentence_for_each_workload() -> None:
-    document = serializers.status(samples.status(tune=status(*(tuned(f"w{number}") for number in range(5)))))["tune"]
+    document = TuneDocument.of(status(*(tuned(f"w{number}") for number in range(5))), NOW, 5)
     sentences = tune_sentences(document, 3)
     assert sentences[0] == "w0: grow, on trial, premapped buffer 8 GiB. It was too small. It will be slow."
     assert sentences[3:] == ["… and 2 more workloads: `tpuwatch tune` lists them."]
-    assert tune_sentences({**document, "problems": ["Bad."], "workloads": []}, 3) == ["Bad."]
+    assert tune_sentences(replace(document, problems=("Bad.",), workloads=()), 3) == ["Bad."]

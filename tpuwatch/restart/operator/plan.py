@@ -58,9 +58,10 @@ class RestartPlan:
 
     def advice(self) -> str:
         """What an operator can do about a node that cannot be restarted, with commands to copy."""
-        cloud = self.report.document["cloud"] or {}
+        cloud = self.report.document.cloud
+        words = {} if cloud is None else {"TYPE": cloud.accelerator, "VERSION": cloud.runtime_version}
         text = self.step.record.note
-        for word, known in (("TYPE", cloud.get("accelerator")), ("VERSION", cloud.get("runtime_version"))):
+        for word, known in words.items():
             if known:
                 text = text.replace(f"={word}", f"={shlex.quote(clean(known, 100))}")
         return re.sub(r"(-version=[^ `]+)", r"\1 --spot", text) if self.observation.spot else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import TpuwatchError, clean
 from tpuwatch.health import JudgeLimits, judge_node
@@ -18,6 +18,7 @@ from tpuwatch.model import (
     Identity,
     JudgedNode,
     Known,
+    NodeDocument,
     Peer,
     PeerVerdict,
     Phase,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
-    from tpuwatch.model import RestartRecord, Target
+    from tpuwatch.model import PeerDocument, RestartRecord, StatusDocument, Target
     from tpuwatch.restart.workflow.types import NodeObservation
 
 _MAX_AGE_SECONDS: Final = 60.0  # an older verdict of the daemon is not used
@@ -44,14 +45,14 @@ _JUDGED_IN: Final = frozenset({Phase.REQUESTED, Phase.INTENT})  # once the node 
 class NodeReport:
     """A node and its verdict."""
 
-    document: Mapping[str, Any]  # as /api/v1/nodes serves a node
+    document: NodeDocument  # as /api/v1/nodes serves a node
     source: str  # of the verdict
     holders: tuple[str, ...] | None = None  # processes that hold the TPU, a line each; None if unknown
 
     @property
     def verdict(self) -> str:
         """The verdict's name."""
-        return str(self.document["verdict"])
+        return self.document.verdict
 
     @property
     def healthy(self) -> bool:
@@ -61,12 +62,12 @@ class NodeReport:
     @property
     def boot_id(self) -> str:
         """Of the node's boot, as its own tpuwatch reports it; "" if that is not known."""
-        return str((self.document["peer"] or {}).get("boot_id", ""))
+        return self.document.peer.boot_id if self.document.peer is not None else ""
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """The reasons for the verdict, a line each."""
-        return tuple(f"{reason['signal']}: {reason['text']}" for reason in self.document["reasons"])
+        return tuple(f"{reason.signal}: {reason.text}" for reason in self.document.reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,8 @@ class NodeReporter:
     config: Config
     clock: Clock
     daemon_address: str
-    ask_nodes: Callable[[], Sequence[Mapping[str, Any]]]
-    ask_status: Callable[[], Mapping[str, Any]]
-    serialize: Callable[[JudgedNode], Mapping[str, Any]]  # makes the document of a node
+    ask_nodes: Callable[[], Sequence[NodeDocument]]
+    ask_status: Callable[[], StatusDocument]
 
     def report(self, target: Target, observation: NodeObservation) -> NodeReport:
         """The daemon's verdict if it watches the node, else a verdict on what the Cloud TPU API says now."""
@@ -104,11 +104,11 @@ class NodeReporter:
             return PresentEvidence()
         try:
             document = self._document(record.target)
-            if document is None or document["judged_epoch"] < record.requested:
+            if document is None or document.judged < record.requested:
                 return PresentEvidence(Standing.UNKNOWN, "No daemon on this machine has judged it since.")
-            recovered = document["verdict"] in {verdict.value for verdict in WELL}
-            sentence = f"it is {document['verdict']}. {clean(document['summary'], 200)}"
-        except (TpuwatchError, KeyError, TypeError, AttributeError):
+            recovered = document.verdict in {verdict.value for verdict in WELL}
+            sentence = f"it is {document.verdict}. {clean(document.summary, 200)}"
+        except TpuwatchError:
             return PresentEvidence(Standing.UNKNOWN, "No daemon on this machine says how it is.")
         return PresentEvidence(Standing.RECOVERED if recovered else Standing.UNKNOWN, sentence)
 
@@ -116,18 +116,18 @@ class NodeReporter:
         """What the node's own tpuwatch says since it was started, if the daemon on this machine asks it."""
         try:
             document = self._document(record.target)
-            answer = document["peer"] if document is not None else None
+            answer = document.peer if document is not None else None
             if answer is None and not record.boot_id:
                 return PresentEvidence()  # it is not asked, as far as is known
             within, heard = heard_from_within(record, _peer(answer) if answer is not None else None)
-        except (TpuwatchError, KeyError, TypeError, ValueError, AttributeError):
+        except (TpuwatchError, ValueError):  # no answer, or a verdict that is not known here
             return PresentEvidence()
         return PresentEvidence(within=within, heard=heard)
 
-    def _document(self, target: Target) -> Mapping[str, Any] | None:
+    def _document(self, target: Target) -> NodeDocument | None:
         """What the daemon on this machine says of the node, if it has judged it lately. Raises TpuwatchError."""
         document = next((node for node in self.ask_nodes() if _is_of(node, target)), None)
-        if document is None or self.clock.time() - (document["judged_epoch"] or 0.0) > _MAX_AGE_SECONDS:
+        if document is None or self.clock.time() - document.judged > _MAX_AGE_SECONDS:
             return None
         return document
 
@@ -136,8 +136,8 @@ class NodeReporter:
             document = self._document(target)
             if document is None:
                 return None
-            holders = _holders(self.ask_status()) if document["own"] else None
-        except (TpuwatchError, KeyError, TypeError, AttributeError):  # no answer, or not one of this version's daemon
+            holders = _holders(self.ask_status()) if document.own else None
+        except TpuwatchError:  # no answer, or not one of this version's daemon
             return None
         return NodeReport(document, f"the daemon at {self.daemon_address}", holders)
 
@@ -150,7 +150,7 @@ class NodeReporter:
         status = JudgedNode(
             target.node, target.project, target.zone, own=False, judgement=judgement, cloud=answer.value
         )
-        return NodeReport(self.serialize(status), "what the Cloud TPU API says now")
+        return NodeReport(NodeDocument.of(status), "what the Cloud TPU API says now")
 
     def nodes_near(self, target: Target) -> list[str]:
         """The names of all nodes in the target's zone, those most like its own first.
@@ -212,20 +212,20 @@ def _identity(target: Target) -> Identity:
     return Identity(project=Known(target.project, "config"), zone=Known(target.zone, "config"))
 
 
-def _is_of(document: Mapping[str, Any], target: Target) -> bool:
-    return (document["project"], document["zone"], document["node"]) == (target.project, target.zone, target.node)
+def _is_of(document: NodeDocument, target: Target) -> bool:
+    return (document.project, document.zone, document.node) == (target.project, target.zone, target.node)
 
 
-def _peer(answer: Mapping[str, Any]) -> Peer:
+def _peer(answer: PeerDocument) -> Peer:
     """The node's own tpuwatch, as the daemon's document has it."""
     word = None
-    if answer["verdict"] is not None:
-        verdict, summary = Verdict(answer["verdict"]), str(answer["summary"])
+    if answer.verdict is not None:
+        verdict, summary = Verdict(answer.verdict), answer.summary or ""
         word = PeerVerdict(verdict, Action.NONE, Confidence.LOW, summary, frozenset(), age=0.0)
-    return Peer(answer["answered_epoch"], word, answer["silent_since_epoch"], boot_id=answer["boot_id"])
+    return Peer(answer.answered, word, answer.silent_since, boot_id=answer.boot_id)
 
 
-def _holders(status: Mapping[str, Any]) -> tuple[str, ...] | None:
-    if not status.get("host"):
+def _holders(status: StatusDocument) -> tuple[str, ...] | None:
+    if status.host is None:
         return None
-    return tuple(f"process {one['pid']} of {one['user']}: {one['command']}" for one in status["host"]["holders"])
+    return tuple(f"process {one.pid} of {one.user}: {one.command}" for one in status.host.holders)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConflictError, LedgerError, times
-from tpuwatch.model import Lease, Phase, ledger_down
+from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, times
+from tpuwatch.model import Breaker, Lease, Phase, ledger_down
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
@@ -18,7 +18,7 @@ from tpuwatch.restart.workflow.step import ended
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpuwatch.model import Attempt, Breaker, RestartBudget, RestartRecord, Target
+    from tpuwatch.model import Attempt, RestartBudget, RestartRecord, RestartsDocument, Target
     from tpuwatch.restart.ledger.reading import LedgerReading
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.policy.settings import PolicySettings
@@ -197,6 +197,37 @@ def past_restarts(records: Iterable[RestartRecord], targets: Sequence[Target]) -
     records = records_of(records, targets)
     past = [PastRestart(record.target, attempt) for record in records for attempt in budgets.attempts(record)]
     return sorted(past, key=lambda one: -one.attempt.ended)
+
+
+def reported_status(document: RestartsDocument, targets: Sequence[Target], now: float) -> LedgerStatus:
+    """What the ledger held of these nodes, or of all, when the daemon read it last, for those who may not read it.
+
+    Raises TpuwatchError if the daemon never did.
+    """
+    if document.budget is None:
+        problem = document.ledger_problem or "It has only just begun; ask again in a moment."
+        raise TpuwatchError(f"the daemon has not read the ledger yet. {problem}")
+    since = now - document.budget.node_window_seconds
+    return LedgerStatus(
+        breaker=Breaker(opened=document.breaker.opened, reason=document.breaker.reason),
+        budget=document.budget,
+        restarts=[
+            RestartState(
+                record=record,
+                driver=one.driver or "",
+                driver_ended=one.driver_ended,
+                needs_operator=record.phase is Phase.NEEDS_OPERATOR and record.entered > since,
+            )
+            for one in document.restarts
+            for record in records_of([one.record()], targets)
+        ],
+        ledger_problem=document.ledger_problem or "",
+    )
+
+
+def reported_history(document: RestartsDocument, targets: Sequence[Target]) -> list[PastRestart]:
+    """All restarts of these nodes, or of all, that have ended, the latest first, as far as the daemon has read them."""
+    return past_restarts((one.record() for one in document.restarts), targets)
 
 
 def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancellation:

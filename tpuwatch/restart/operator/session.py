@@ -212,7 +212,7 @@ class RestartSession:
             return RestartResult(target, "unknown", f"The node's state could not be found out. {observation.fault}")
         local = stored.record if stored is not None and stored.record.open else None
         plan = self._plan(target, observation, stored.record if stored is not None else None)
-        if observation.gone and stored is None and not plan.report.document["cloud"]:
+        if observation.gone and stored is None and not plan.report.document.cloud:
             return self._refuse(plan, "misused", self._no_such_node(target), None)
         self.display.show_report(plan.report, target)
         if local is not None:
@@ -253,11 +253,11 @@ class RestartSession:
             self._superseded(previous) if previous is not None and previous.open else previous,
             Action.RESET_QUEUED_RESOURCE if observation.hosts > 1 else Action.RESTART_NODE,
             cause="operator",
-            reason=self.request.reason or f"An operator requested it. {report.document['summary']}",
+            reason=self.request.reason or f"An operator requested it. {report.document.summary}",
             actor=self.access.actor,
             now=now,
             evidence=report.evidence,
-            sources=report.document["sources"],
+            sources=report.document.sources,
             grounds=Grounds(report.verdict, at=now),
         )
         record = replace(record, boot_id=report.boot_id)

@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import fields, replace
 
 from tests.unit.web import samples
-from tpuwatch.core.json_text import dumps
+from tpuwatch.core.codec import like
 from tpuwatch.model.answers import Problem, Signal
+from tpuwatch.model.documents.machine import HostDocument, RuntimeDocument, SignalStatusDocument
+from tpuwatch.model.documents.nodes import CloudNodeDocument, NodeDocument, PeerDocument
 from tpuwatch.model.signals import Chip, CloudNode, Holder, Host, Identity, Peer, PeerVerdict, RuntimePort
 from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
-from tpuwatch.web import serializers
 
 
 def test_a_node_has_the_promised_form() -> None:
-    document = json.loads(dumps(serializers.node(samples.node(verdict=Verdict.RUNTIME_STUCK))))
+    document = samples.as_json(NodeDocument.of(samples.node(verdict=Verdict.RUNTIME_STUCK)))
     assert set(document) == {
         *("node", "project", "zone", "own", "verdict", "judged", "judged_epoch", "since", "since_epoch", "confidence"),
         *("action", "summary", "sources", "reasons", "contradictions", "missing", "remedy", "cloud", "peer"),
@@ -54,7 +54,7 @@ def test_a_node_has_the_promised_form() -> None:
 def test_a_verdict_that_is_only_the_last_known_one_says_so_and_why() -> None:
     unseen = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
     lost = samples.judgement(Verdict.NODE_STUCK, unseen=unseen, at=samples.NOW - 480)
-    document = json.loads(dumps(serializers.node(samples.node(judgement=lost))))
+    document = samples.as_json(NodeDocument.of(samples.node(judgement=lost)))
     assert (document["verdict"], document["last_known"]) == ("node_stuck", True)
     assert document["judged_epoch"] == samples.NOW - 480
     assert document["unseen"] == {
@@ -69,21 +69,21 @@ def test_the_answer_of_a_nodes_own_tpuwatch_is_included() -> None:
         Verdict.IDLE, Action.NONE, Confidence.HIGH, "No program uses the TPU.", frozenset({Signal.HOST}), 2.0
     )
     peer = Peer(samples.NOW - 300, word, samples.NOW - 240, 7)
-    shown = serializers.node(replace(samples.node(), peer=peer))["peer"]
+    shown = samples.as_json(PeerDocument.of(peer))
     assert (shown["answered_epoch"], shown["silent_since_epoch"]) == (samples.NOW - 300, samples.NOW - 240)
     assert (shown["verdict"], shown["summary"], shown["refuses"]) == ("idle", "No program uses the TPU.", False)
-    assert serializers.node(replace(samples.node(), peer=Peer(samples.NOW)))["peer"]["verdict"] is None
+    assert PeerDocument.of(Peer(samples.NOW)).verdict is None
 
 
 def test_every_field_of_the_evidence_is_included() -> None:
     shown = {
-        CloudNode: serializers.cloud_node(samples.cloud_node()),
-        Host: serializers.host(samples.host()),
-        Holder: serializers.host(samples.host())["holders"][0],
-        Chip: serializers.runtime(samples.runtime())["ports"][0]["chips"][0],
-        RuntimePort: serializers.runtime(samples.runtime())["ports"][0],
-        Identity: serializers.identity(samples.identity()),
-        SignalStatus: serializers.signal(samples.SIGNALS[0]),
+        CloudNode: samples.as_json(CloudNodeDocument.of(samples.cloud_node())),
+        Host: samples.as_json(HostDocument.of(samples.host())),
+        Holder: samples.as_json(HostDocument.of(samples.host()))["holders"][0],
+        Chip: samples.as_json(RuntimeDocument.of(samples.runtime()))["ports"][0]["chips"][0],
+        RuntimePort: samples.as_json(RuntimeDocument.of(samples.runtime()))["ports"][0],
+        Identity: samples.as_json(samples.identity()),
+        SignalStatus: samples.as_json(like(SignalStatusDocument, samples.SIGNALS[0])),
     }
     # A node's place is shown where its judgement stands, and `changed` is null where the change was not seen.
     told_beside = {"project", "zone", "changed_unseen"}
@@ -93,18 +93,18 @@ def test_every_field_of_the_evidence_is_included() -> None:
 
 def test_a_change_that_was_not_seen_has_no_time() -> None:
     node = replace(samples.cloud_node(), changed_unseen=True)
-    document = serializers.cloud_node(node)
+    document = samples.as_json(CloudNodeDocument.of(node))
     assert (document["changed"], document["changed_epoch"]) == (None, None)
 
 
 def test_an_unknown_identity_is_empty_not_absent() -> None:
-    document = serializers.identity(samples.identity())
+    document = samples.as_json(samples.identity())
     assert document["project"] == {"value": "research-7", "source": "config"}
     assert document["spot"] == {"value": "", "source": ""}
 
 
 def test_nothing_heavy_is_imported() -> None:
-    code = "import sys, tpuwatch.web.serializers; print(*sys.modules)"
+    code = "import sys, tpuwatch.model.documents.status; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
     assert {"prometheus_client", "pydantic", "watchdog", "http", "socketserver", "grpc", "google"}.isdisjoint(
         loaded.split()

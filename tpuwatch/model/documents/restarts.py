@@ -1,0 +1,153 @@
+"""Restarts of nodes and the latest decisions as JSON, and back again for those who may not read the ledger."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tpuwatch.core import Time, Words, like
+from tpuwatch.model.documents.words import ActionWord, SignalWord, SourceWord, VerdictWord
+from tpuwatch.model.labels import split_label
+from tpuwatch.model.restart import Attempt, Blocked, Breaker, Phase, RestartDecision, RestartRecord, Target
+from tpuwatch.model.status import RestartBudget
+from tpuwatch.model.verdict import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerDocument:
+    """The breaker of all restarts."""
+
+    open: bool
+    opened: Time | None
+    reason: str
+
+    @classmethod
+    def of(cls, breaker: Breaker) -> "BreakerDocument":
+        """As the ledger has it."""
+        return like(cls, breaker, open=breaker.opened is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDocument:
+    """A restart that has ended."""
+
+    action: Action
+    phase: Phase
+    cause: str
+    began: Time
+    ended: Time
+    stops: int
+    actor: str
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartDocument:
+    """What the ledger holds of one node."""
+
+    node: str
+    zone: str
+    project: str
+    action: Action
+    phase: Phase
+    open: bool
+    cause: str
+    reason: str
+    evidence: tuple[str, ...]
+    signals: tuple[str, ...]
+    sources: tuple[str, ...]
+    actor: str
+    requested: Time
+    entered: Time
+    began: Time | None
+    driver: str | None
+    driver_ended: bool
+    operations: tuple[str, ...]
+    stops: int
+    tries: int
+    failure: str
+    not_before: Time | None
+    note: str
+    history: tuple[AttemptDocument, ...]
+
+    @classmethod
+    def of(cls, record: RestartRecord, *, driver: str, driver_ended: bool) -> "RestartDocument":
+        """As the ledger has it. `driver`: in words; "" without one."""
+        return like(
+            cls,
+            record,
+            node=record.target.node,
+            zone=record.target.zone,
+            project=record.target.project,
+            began=record.began or None,
+            driver=driver or None,
+            driver_ended=driver_ended,
+            not_before=record.not_before or None,
+            history=tuple(like(AttemptDocument, one) for one in record.history),
+        )
+
+    def record(self) -> RestartRecord:
+        """As the ledger has it, as far as the document tells."""
+        return RestartRecord(
+            target=Target(self.project, self.zone, self.node),
+            action=self.action,
+            phase=self.phase,
+            cause=self.cause,
+            reason=self.reason,
+            evidence=self.evidence,
+            actor=self.actor,
+            requested=self.requested,
+            entered=self.entered,
+            operations=self.operations,
+            tries=self.tries,
+            failure=self.failure,
+            not_before=self.not_before or 0.0,
+            stops=self.stops,
+            began=self.began or 0.0,
+            signals=self.signals,
+            sources=self.sources,
+            note=self.note,
+            history=tuple(like(Attempt, one) for one in self.history),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionDocument:
+    """The latest decision on one node."""
+
+    node: str
+    zone: str
+    at: Time
+    verdict: VerdictWord
+    wanted: ActionWord
+    act: ActionWord | None
+    blocked: Annotated[str, Words(Blocked)] | None
+    sentence: str
+    person_needed: bool
+    retry: Time | None
+    signals: tuple[SignalWord, ...]
+    sources: tuple[SourceWord, ...]
+    evidence: tuple[str, ...]
+    against: tuple[str, ...]
+    held_seconds: float
+
+    @classmethod
+    def of(cls, label: str, decision: RestartDecision) -> "DecisionDocument":
+        """As it was made."""
+        zone, node = split_label(label)
+        needed = decision.needs_operator
+        return like(cls, decision, node=node, zone=zone, person_needed=needed, retry=decision.retry_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartsDocument:
+    """/api/v1/restarts: open restarts first, and the latest decisions."""
+
+    now: Time
+    mode: str
+    ledger_read: Time | None
+    ledger_problem: str | None
+    unrecorded: tuple[str, ...]
+    breaker: BreakerDocument
+    budget: RestartBudget | None
+    restarts: tuple[RestartDocument, ...]
+    decisions: tuple[DecisionDocument, ...]
