@@ -8,7 +8,7 @@ import http.client
 import json
 import socket
 import ssl
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,7 +200,8 @@ def test_handshakes_that_do_not_end_keep_nobody_out(site: Site) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(site.connect()) for _ in range(3 * served.MAX_CONNECTIONS)]
         for connection in slow[::2]:
-            connection.sendall(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a ClientHello
+            with suppress(ConnectionError):  # where there are too many, the first ones are closed
+                connection.sendall(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a ClientHello
         for _ in range(3):
             assert site.get("/metrics", BEARER)[0] == 200
         site.clock.advance(served.HEAD_SECONDS + 0.1)
