@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.logs.rules.shape import ALIKE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -18,7 +20,6 @@ _NEW_LINE: Final = re.compile(
     rb"[-*+|#`~=]|[0-9]{1,3}[.)] |[IWEF][0-9]{4} |\[?[0-9]{4}-[0-9]{2}-[0-9]{2}|File \"|[\[({]{1,3}[\"']"
 )
 _HEADER: Final = re.compile(rb"(?![IWEF][0-9]{4} ).*?[]:|Z] ")  # of a collector of logs, or a part of it
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
 def unwrapped(text: bytes, *, inside_words: bool = False) -> bytes:
@@ -50,7 +51,7 @@ def _header_length(above: bytes, line: bytes) -> int:
     """The length of the header that both lines begin with, but for digits; 0 if they have none."""
     length = 0
     while part := _HEADER.match(line, length):
-        if above[length : part.end()].translate(_DIGITS) != part[0].translate(_DIGITS):
+        if above[length : part.end()].translate(ALIKE) != part[0].translate(ALIKE):
             break
         length = part.end()
     return length

@@ -5,10 +5,11 @@ Positions are those in the buffer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpuwatch.logs.parse.repeats import CountedLines
-from tpuwatch.logs.parse.shapes import OFTEN, Plan, Shapes
+from tpuwatch.logs.parse.shapes import OFTEN, Shape, Shapes
 from tpuwatch.logs.rules.shape import ALIKE, shape
 
 if TYPE_CHECKING:
@@ -20,13 +21,22 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.repeats import LineMatches
     from tpuwatch.logs.parse.reports import Reports
     from tpuwatch.logs.parse.scan import Hit, Scanner
-    from tpuwatch.logs.parse.shapes import Shape
     from tpuwatch.logs.parse.tentative import TentativeMatches
     from tpuwatch.logs.rules.catalogue import Rule
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """What to do with lines of a shape that need not be read, until the next one is."""
+
+    shape: Shape
+    counted: CountedLines | None = None  # these are counted so; None: passed over
+    reports: tuple[str, ...] = ()  # of these causes they begin reports
+
+
 _MAX_TOLD = 1024  # lines
 # A line that was looked at before its time: where it is, and what `_planned` says of it.
-_NOT_AHEAD: tuple[int, tuple[int, bytes, Plan | None]] = (-1, (-1, b"", None))
+_NOT_AHEAD: tuple[int, tuple[int, bytes, _Plan | None]] = (-1, (-1, b"", None))
 
 
 class HitLine:
@@ -66,7 +76,7 @@ class KnownLines:
         self._fold = fold
         self._shapes = Shapes()
         self._block = 0  # so many were read
-        self._plans: dict[bytes, Plan] = {}  # by the shape of a line; none of lines that are read
+        self._plans: dict[bytes, _Plan] = {}  # by the shape of a line; none of lines that are read
         self._ahead = _NOT_AHEAD
         self._told: dict[bytes, frozenset[Rule]] = {}  # of a line the rules that tell digits apart and match it
         self._counted: dict[Shape, CountedLines] = {}
@@ -108,7 +118,7 @@ class KnownLines:
     def may_be_in_report(self, line: HitLine) -> bool:
         """Whether what was found before may decide what comes of a line."""
         place = self._buffer.offset + line.start
-        called = {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}
+        called = self._called(line)
         if self._tentative or any(self._reports.may_continue(rule, place) for rule in called):
             return True
         return any(self._reports.is_reported(rule.name, place) for rule in called)
@@ -116,18 +126,19 @@ class KnownLines:
     def learn(self, record: LogRecord, line: HitLine, found: list[Match] | None) -> None:
         """A line was read, which is of this record; `found`: what came of it, where that was of the line by itself."""
         self._forget_plans()
-        known = self._shapes.of(self._buffer.data[line.start : line.stop - 1]) if found is not None else None
+        text = self._buffer.data[line.start : line.stop - 1]
+        known = self._shapes.of(text) if found is not None else None
         if known is None or found is None:
             return
         literals = {literal for _, literal in line.hits}
         known.looks_around = not literals.isdisjoint(self._scanner.around)
         if known.looks_around or not literals.isdisjoint(self._scanner.digits):
             known.begin(self._block)
-            known.told_by_digits = self._told_by_digits(self._buffer.data[line.start : line.stop - 1], line.hits)
+            known.told_by_digits = self._told_by_digits(text, line.hits)
         if found and (record.above is not None or (record.header is not None and not self._buffer.is_line(record))):
             return
         known.framed = record.header is not None and record.start == line.start
-        known.add(self._came_of(line, found))
+        known.add(self._came_of(line, text, found))
 
     def take_counted(self) -> tuple[list[Match], int] | None:
         """The matches of what was counted, for each shape that of its last line; and where the last of all stops."""
@@ -138,7 +149,7 @@ class KnownLines:
         stop = max(lines.offsets[-1] + len(lines.lines[-1]) + 1 for lines in counted)
         return [match for lines in counted for match in self._matches.last(lines)], stop - self._buffer.offset
 
-    def _planned(self, start: int) -> tuple[int, bytes, Plan | None]:
+    def _planned(self, start: int) -> tuple[int, bytes, _Plan | None]:
         """Where the line at `start` stops, the line without its newline, and what to do with it; None: read it."""
         if start == self._ahead[0]:
             return self._ahead[1]
@@ -149,7 +160,7 @@ class KnownLines:
         line = data[start:end]
         return end + 1, line, self._plans.get(line.translate(ALIKE)) or self._plan(line)
 
-    def _plan(self, line: bytes) -> Plan | None:
+    def _plan(self, line: bytes) -> _Plan | None:
         """What to do with a line without its newline; None: read it."""
         form = shape(line)
         plan = self._plans.get(form)
@@ -163,18 +174,18 @@ class KnownLines:
         self._told.clear()
         self._ahead = _NOT_AHEAD
 
-    def _new_plan(self, known: Shape) -> Plan | None:
+    def _new_plan(self, known: Shape) -> _Plan | None:
         if known.found is None or not known.is_sure(self._block):
             return None
         rules = known.found - self._enough.rules
         if not rules:
-            return None if known.looks_around else Plan(known)
+            return None if known.looks_around else _Plan(known)
         if known.read < OFTEN or not self._fold or self._tentative or any(rule.cause is None for rule in rules):
             return None
         counted = self._counted.setdefault(known, CountedLines(rules))
-        return Plan(known, counted, tuple(rule.name for rule in rules if rule.report))
+        return _Plan(known, counted, tuple(rule.name for rule in rules if rule.report))
 
-    def _may_count(self, plan: Plan, line: bytes, stop: int) -> bool:
+    def _may_count(self, plan: _Plan, line: bytes, stop: int) -> bool:
         """Whether a line that stops at `stop` may be counted: what comes of it is of it alone."""
         start, following = stop - len(line) - 1, None
         if plan.reports or plan.shape.framed:
@@ -217,11 +228,14 @@ class KnownLines:
         own, following = self._buffer.header(start), self._buffer.header(stop)
         return following is not None and own is not None and following.same_report(own)
 
-    def _came_of(self, line: HitLine, found: list[Match]) -> frozenset[Rule] | None:
+    def _called(self, line: HitLine) -> set[Rule]:
+        """The rules of its hits."""
+        return {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}
+
+    def _came_of(self, line: HitLine, text: bytes, found: list[Match]) -> frozenset[Rule] | None:
         """The rules that match the line; None if that is not of the line alone."""
-        text = self._buffer.text_of(self._buffer.data[line.start : line.stop - 1])
-        called = {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}
-        alone = frozenset(rule for rule in called if rule.search(text) is not None)
+        clean = self._buffer.text_of(text)
+        alone = frozenset(rule for rule in self._called(line) if rule.search(clean) is not None)
         if not found:
             return alone if alone <= self._enough.rules else None
         rules = frozenset(match.rule for match in found)

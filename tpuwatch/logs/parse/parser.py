@@ -348,45 +348,25 @@ class LogParser:
     def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
         if rule.severities and header.severity not in rule.severities:
             return None
-        read = self._read(rule, text)
-        if read is None:
+        span = rule.search(text)
+        # In a job's output another author may go on after the first line: that is looked at by itself.
+        begin = len(text) if self._kind is StreamKind.LIBTPU else text.find(b"\n") + 1 or len(text)
+        if span is None or span[0] >= begin:
             return None
-        return self._framed_match(rule, start, header, self._times.of(header), text, *read)
-
-    def _framed_match(
-        self,
-        rule: Rule,
-        start: int,
-        header: Header,
-        time: float | None,
-        text: bytes,
-        lines: str,
-        details: dict[str, Any],
-    ) -> Match:
-        """The match of a record at `start`: `lines` of its text, which is without its header."""
         offset = self._buffer.offset + start
         self._reports.is_first_under(rule, offset)
         return Match(
             rule,
             offset,
             self._lines.line(offset) if self._lines is not None else 0,
-            time,
+            self._times.of(header),
             header.severity,
             header.thread,
-            lines,
-            details,
+            matched_lines(text, *span),
+            rule.details(text),
             framed_key(header, text, rule.name),
             header=header.raw,
         )
-
-    def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
-        """The matched lines of a record and its details, None if the rule does not match."""
-        span = rule.search(text)
-        # In a job's output another author may go on after the first line: that is looked at by itself.
-        begin = len(text) if self._kind is StreamKind.LIBTPU else text.find(b"\n") + 1 or len(text)
-        if span is None or span[0] >= begin:
-            return None
-        return matched_lines(text, *span), rule.details(text)
 
     def _match_unframed(self, rule: Rule, record: LogRecord, position: int, clean: CleanText) -> Match | None:
         """A match that touches the line at `position`, unless a match of the same cause covers it already."""

@@ -177,11 +177,6 @@ class RecordBuffer:
         found = self.data.find(b"\n", position, end)
         return end if found < 0 else found + 1
 
-    def line_at(self, start: int) -> bytes:
-        """The line that begins at `start`, without its newline."""
-        end = self.data.find(b"\n", start)
-        return self.data[start:] if end < 0 else self.data[start:end]
-
     def line_around(self, position: int, end: int) -> tuple[int, int]:
         """Where the line that holds `position` begins and ends, up to `end`."""
         return self._line_start(position), self.line_end(position, end)
@@ -193,10 +188,6 @@ class RecordBuffer:
     def header_of(self, line: bytes) -> Header | None:
         """The header of a line of this stream."""
         return parse_header(line, 0, self.pattern, self._text)
-
-    def begins(self, line: bytes) -> bool:
-        """Whether a line of this stream begins a record."""
-        return self.header_of(line) is not None or (self._text and _is_break(line, 0))
 
     def places_of(self, line: bytes) -> LinePlaces:
         """Where header, message and author are in a line of this stream, which has no newline."""
@@ -214,15 +205,6 @@ class RecordBuffer:
         """Whether a record is one line, and begins by itself and not because another one ends."""
         begins = record.header is not None or self._breaks(record.start)
         return begins and self.data.find(b"\n", record.start) + 1 == record.stop
-
-    def lines_before(self, start: int) -> list[bytes] | None:
-        """The lines that one record may hold with the line at `start`, before it; None if it is under a header.
-
-        The line begins no record.
-        """
-        if self._walk_back(start)[1] is not None:
-            return None
-        return self.data[self._unframed_start(start) : start].split(b"\n")[:-1]
 
     def headless_up_to(self, start: int) -> int:
         """Up to where lines from `start` on can be in no record with a header; `start` if that one may be."""

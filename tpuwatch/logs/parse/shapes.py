@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.logs.rules.shape import shape
 
 if TYPE_CHECKING:
-    from tpuwatch.logs.parse.repeats import CountedLines
     from tpuwatch.logs.rules.catalogue import Rule
 
 _MOST: Final = 1024  # shapes that were seen lately, and as many before them
@@ -47,15 +46,6 @@ class Shape:
             sure = self.found is not None and self.read >= OFTEN
             self.read, self.block = (OFTEN - TWICE if sure else 0), block
             self.found = self.found if sure else frozenset()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """What to do with lines of a shape that need not be read, until the next one is."""
-
-    shape: Shape
-    counted: CountedLines | None = None  # these are counted so; None: passed over
-    reports: tuple[str, ...] = ()  # of these causes they begin reports
 
 
 class Shapes:

@@ -147,11 +147,6 @@ class Rule:
         """Whether other lines decide what comes of one."""
         return self.kill or self.tentative is not None
 
-    @property
-    def may_be_counted(self) -> bool:
-        """Whether matches of many lines that differ in digits alone tell no more than the last of them."""
-        return self.enough > 0 if self.cause is None else not self.has_thresholds
-
     def search(self, text: bytes, first: int = 0, last: int | None = None) -> tuple[int, int] | None:
         """The span of the first match of which a part is from `first` up to `last`.
 
