@@ -67,3 +67,33 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}
+
+
+@cache
+def names_of(path: Path) -> frozenset[str]:
+    """What a module has to import: what it binds, the names that its face promises, and its modules."""
+    found = {one.stem for one in path.parent.iterdir()} if path.name == "__init__.py" else set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+    return frozenset(found)
+
+
+@pytest.mark.slow
+def test_each_name_that_is_imported_is_there() -> None:
+    """Within functions too: those of the long proofs run when a release is near."""
+    missing = []
+    for folder in ("tpuwatch", "tests", "deploy"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(parsed(path)):
+                module = node.module or "" if isinstance(node, ast.ImportFrom) and not node.level else ""
+                if module.partition(".")[0] in {"tpuwatch", "tests", "deploy"}:
+                    place = ROOT.joinpath(*module.split("."))
+                    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+                    names = names_of(file) if file.exists() else frozenset[str]()
+                    missing += [f"{path}: {module}.{one.name}" for one in node.names if one.name not in names]
+    assert missing == []

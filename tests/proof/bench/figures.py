@@ -75,7 +75,7 @@ class Scale:
 
 FULL = Scale()
 SMOKE = Scale(
-    log=64 << 20,
+    log=256 << 20,
     output=4 << 20,
     peer_log=256 << 10,
     kind_log=4 << 20,

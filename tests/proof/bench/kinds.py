@@ -155,7 +155,7 @@ def kinds(bench: Bench) -> Iterator[Figure]:
         directory = bench.directory(name.replace(" ", "-"))
         size = int(bench.scale.kind_log * kind.share)
         small, large = (_write(directory / f"{times}.log", times * size, kind) for times in (1, 4))
-        part = _write(directory / "part.log", min(bench.scale.peer_log, size), kind)  # so short that start-up is all
+        part = _write(directory / "part.log", min(bench.scale.peer_log, size), kind)
         pipeline = [readers.pipeline(log, job=True) for log in (small, large)]
         diagnose = [readers.diagnose(log) for log in (small, large)]
         yield Figure(f"{name}: the pipeline, 4 times the log", pipeline[1] / pipeline[0], "x", at_most=LINEAR)
@@ -163,7 +163,7 @@ def kinds(bench: Bench) -> Iterator[Figure]:
         megabytes = large.stat().st_size / 1e6
         ways = {
             "the pipeline": megabytes / pipeline[1],
-            "diagnose without its start-up": megabytes / max(diagnose[1] - readers.diagnose(part), LEAST),
+            "diagnose without its start-up": megabytes / max(diagnose[1] - readers.start_up(large), LEAST),
         }
         for way, speed in ways.items():
             yield Figure(f"{name}: {way}", speed, "MB/s")

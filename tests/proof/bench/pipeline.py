@@ -49,12 +49,15 @@ class Pipeline:
         Nothing of them has been read before.
         """
         clock = SystemClock()
+        streams, outputs = Scanner(for_streams(catalogue, MARKS)), Scanner(catalogue)
+        for scanner in (streams, outputs):
+            scanner.find(b"\n")  # compiles, as the daemon does once in its life
         self.store = EventStore.open(state, clock)
         self.follower = Follower(
             log_dirs=[str(logs)],
             job_globs=list(jobs),
-            scanner=Scanner(for_streams(catalogue, MARKS)),
-            outputs=Scanner(catalogue),
+            scanner=streams,
+            outputs=outputs,
             clock=clock,
             cursors=self.store.cursors(),
             first_run=self.store.first_run,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.rules.catalogue import Catalogue
 
 _BLOCK = 1 << 20
+_PART = 256 << 10  # bytes of a log so short that start-up is all
 _numbers = itertools.count()
 
 
@@ -37,15 +38,18 @@ class Readers:
         """Seconds that `tpuwatch diagnose` takes for a log, its start-up included."""
         return best(lambda: self._diagnose(log))
 
-    def start_up(self, name: str = "nothing.log", said: str = "") -> float:
-        """Seconds of that for the shortest text that is read by the rules of programs alone.
+    def start_up(self, log: Path) -> float:
+        """Seconds of that for the first part of the log: it loads all that the log needs."""
+        part = self.scratch / "part" / log.name
+        part.parent.mkdir(exist_ok=True)
+        with log.open("rb") as file:
+            part.write_bytes(file.read(_PART))
+        return self.diagnose(part)
 
-        `name`: of its file, which may be one of libtpu's. `said`: what of the log leads to the report that is printed
-        at the end; else there is nothing to report.
-        """
-        short = self.scratch / name
-        short.write_text(said + "nothing\n" * 40_000)
-        return self.diagnose(short)
+    def ways(self, log: Path, *, job: bool) -> dict[str, float]:
+        """Seconds of both, without the start-up of diagnose."""
+        diagnose = max(self.diagnose(log) - self.start_up(log), LEAST)
+        return {"the pipeline": self.pipeline(log, job=job), "diagnose without its start-up": diagnose}
 
     def _catch_up(self, log: Path, *, job: bool) -> float:
         state = self.scratch / f"state-{next(_numbers)}"
@@ -61,7 +65,7 @@ class Readers:
         return processor_seconds([sys.executable, "-m", "tpuwatch", "diagnose", str(log)])[0]
 
 
-LEAST = 0.005  # seconds: what is measured of a log so short that start-up is all
+LEAST = 0.005  # seconds: less cannot be measured
 
 
 def newline_seconds(log: Path) -> float:

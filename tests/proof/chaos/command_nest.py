@@ -111,12 +111,12 @@ class Job(FastTime):
 
 def hasten(job: Job) -> None:
     """Let this process, and its forks, live in the time of the job."""
+    from tpuwatch.core import http
     from tpuwatch.core.clock import SystemClock
     from tpuwatch.core.loop import Waker
-    from tpuwatch.google import http
     from tpuwatch.google.tpu_client import CloudClient
 
-    wait_waker, wait_event, ask, left = Waker.wait, threading.Event.wait, CloudClient.ask, http.seconds_left
+    wait_waker, wait_event, ask, left = Waker.wait, threading.Event.wait, CloudClient.ask, http._left
 
     def patient(self: threading.Event, timeout: float | None = None) -> bool:
         return wait_event(self, None if timeout is None else timeout / job.speed)
@@ -129,7 +129,7 @@ def hasten(job: Job) -> None:
     Waker.wait = lambda self, seconds: wait_waker(self, seconds / job.speed)  # type: ignore[method-assign]
     threading.Event.wait = patient  # type: ignore[method-assign]
     CloudClient.ask = asked  # type: ignore[method-assign]
-    http.seconds_left = lambda deadline, clock: left(deadline, clock) / job.speed
+    http._left = lambda deadline, clock: left(deadline, clock) / job.speed
 
 
 def main() -> None:
