@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tpuwatch.model import Evidence
 
 
-_LOCAL = (Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.METADATA, Signal.KUBERNETES, Signal.SERVER)
 _UP = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs
 
 
@@ -144,38 +143,23 @@ def _local(facts: Facts) -> Iterator[str]:
 
 def _clocks(facts: Facts) -> Iterator[str]:
     for signal, seconds in clock_skews(facts):
-        name = reason.SIGNAL_NAMES[signal]
-        yield f"A time that {name} gives lies {length(seconds)} in the future; it is taken as now."
+        yield f"A time that {signal.row.called} gives lies {length(seconds)} in the future; it is taken as now."
 
 
 def _without_answer(facts: Facts, known: tuple[Signal, ...]) -> Iterator[str]:
-    limits = facts.limits
-    ages = {
-        Signal.CLOUD: limits.cloud_seconds,
-        Signal.RUNTIME: limits.runtime_seconds,
-        Signal.HOST: limits.host_seconds,
-        Signal.LOGS: limits.logs_seconds,
-        Signal.METADATA: limits.notices_seconds,
-        Signal.KUBERNETES: limits.kubernetes_seconds,
-        Signal.MONITORING: limits.monitoring_seconds,
-        Signal.PEER: limits.peer_seconds,
-        Signal.SERVER: limits.server_seconds,
-    }
-    for signal in (Signal.CLOUD, *(_LOCAL if facts.own else ()), Signal.MONITORING, Signal.PEER):
-        answer = facts.answer(signal)
-        if signal in known:
+    for signal in Signal:
+        answer, row = facts.evidence.answer(signal), signal.row
+        if signal in known or (row.local and not facts.own) or answer.problem in row.optional:
             continue
-        if answer.problem is Problem.UNCONFIGURED and answer.tried is None and signal is not Signal.MONITORING:
-            yield f"{capital(reason.SIGNAL_NAMES[signal])} was not asked yet."
+        if answer.problem is Problem.UNCONFIGURED and answer.tried is None:
+            yield f"{capital(row.called)} was not asked yet."
         elif answer.problem is not None and not (signal is Signal.CLOUD and facts.is_gone):
-            off = answer.problem is Problem.OFF and signal in (Signal.PEER, Signal.SERVER, Signal.KUBERNETES)
-            unused = off or (answer.problem in (Problem.OFF, Problem.UNCONFIGURED) and signal is Signal.MONITORING)
-            absent = answer.problem is Problem.ABSENT and signal in (Signal.RUNTIME, Signal.SERVER)
-            normal = absent and not facts.has_program
-            if not unused and not normal:
+            if not (row.of_program and answer.problem is Problem.ABSENT and not facts.has_program):
                 yield reason.no_answer(signal, answer.problem, answer.detail, facts.age(answer.at))
-        elif answer.problem is None and answer.current(facts.now, ages[signal]) is None:
-            yield reason.stale_answer(signal, facts.age(answer.at), ages[signal])
+        elif answer.problem is None:
+            limit = facts.limits.answer_seconds(signal)
+            if answer.current(facts.now, limit) is None:
+                yield reason.stale_answer(signal, facts.age(answer.at), limit)
 
 
 def _silent_peer(proposal: Proposal, facts: Facts) -> Iterator[str]:

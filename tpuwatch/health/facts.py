@@ -36,11 +36,17 @@ if TYPE_CHECKING:
         Event,
         Evidence,
         Holder,
+        Host,
         Launch,
+        Logs,
         ModelServer,
+        Monitoring,
+        Notices,
+        Peer,
         PeerVerdict,
         Probe,
         QueuedResource,
+        Runtime,
         RuntimePort,
         Symptom,
         TrainingLoop,
@@ -58,18 +64,6 @@ _MIN_MEMORY_SHARE: Final = 0.01  # memory that is left
 _JUDGED_SECONDS: Final = 60.0  # how old the judgement of another tpuwatch may be; it judges every few seconds
 _TOOL_SECONDS: Final = 60.0  # tools that look at the TPU, such as tpu-info, are done sooner
 SLACK_SECONDS: Final = 60.0  # between things that happen together, as different signals see them
-# Of what a signal reports, where the reason does not say more. The weakest where that depends.
-_USUAL_SOURCE: Final = {
-    Signal.CLOUD: frozenset({Source.CLOUD}),
-    Signal.METADATA: frozenset({Source.CLOUD}),
-    Signal.KUBERNETES: frozenset({Source.CLOUD}),  # GKE passes on what Compute Engine says: no second source
-    Signal.MONITORING: frozenset({Source.CLOUD}),
-    Signal.HOST: frozenset({Source.KERNEL}),
-    Signal.RUNTIME: frozenset({Source.PROCESS}),
-    Signal.LOGS: frozenset({Source.TEXT}),
-    Signal.PEER: frozenset({Source.TEXT}),
-    Signal.SERVER: frozenset({Source.PROCESS}),
-}
 
 
 class Cpu(Enum):
@@ -89,14 +83,20 @@ class Facts:
         self.now = evidence.now
         self.own = evidence.own
         self.cloud = _latest_cloud_node(evidence.cloud, self.now, limits.cloud_seconds)
-        self.monitoring = evidence.monitoring.current(self.now, limits.monitoring_seconds)
-        self.runtime = evidence.runtime.current(self.now, limits.runtime_seconds) if self.own else None
-        self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None
-        self.logs = evidence.logs.current(self.now, limits.logs_seconds) if self.own else None
-        self.notices = evidence.notices.current(self.now, limits.notices_seconds) if self.own else None
-        self.kubernetes = evidence.kubernetes.current(self.now, limits.kubernetes_seconds) if self.own else None
-        self.peer = evidence.peer.current(self.now, limits.peer_seconds) if not self.own else None
-        self.server = evidence.server.current(self.now, limits.server_seconds) if self.own else None
+        self.monitoring: Monitoring | None = self._current(Signal.MONITORING)
+        self.runtime: Runtime | None = self._current(Signal.RUNTIME)
+        self.host: Host | None = self._current(Signal.HOST)
+        self.logs: Logs | None = self._current(Signal.LOGS)
+        self.notices: Notices | None = self._current(Signal.METADATA)
+        self.kubernetes: Notices | None = self._current(Signal.KUBERNETES)
+        self.peer: Peer | None = self._current(Signal.PEER)
+        self.server: ModelServer | None = self._current(Signal.SERVER)
+
+    def _current(self, signal: Signal) -> Any:
+        """What counts now of a signal; those of the machine count only of the node that it belongs to."""
+        if signal.row.local and not self.own:
+            return None
+        return self.evidence.answer(signal).current(self.now, self.limits.answer_seconds(signal))
 
     def age(self, when: float | None) -> float | None:
         """Seconds since then; 0 for the future, None where the time is not known."""
@@ -120,24 +120,8 @@ class Facts:
     ) -> Reason:
         """Return a reason from a signal, with the time of its answer unless `at` is given, and with its usual source
         unless `sources` are."""
-        when = at if at is not None else self.answer(signal).at
-        return Reason(signal, text, when, sources or _USUAL_SOURCE[signal], **more)
-
-    def answer(self, signal: Signal) -> Answer[Any]:
-        """Return the signal's answer, however old."""
-        evidence = self.evidence
-        answers: dict[Signal, Answer[Any]] = {
-            Signal.CLOUD: evidence.cloud,
-            Signal.RUNTIME: evidence.runtime,
-            Signal.HOST: evidence.host,
-            Signal.LOGS: evidence.logs,
-            Signal.METADATA: evidence.notices,
-            Signal.KUBERNETES: evidence.kubernetes,
-            Signal.MONITORING: evidence.monitoring,
-            Signal.PEER: evidence.peer,
-            Signal.SERVER: evidence.server,
-        }
-        return answers[signal]
+        when = at if at is not None else self.evidence.answer(signal).at
+        return Reason(signal, text, when, sources or frozenset({signal.row.source}), **more)
 
     # The node
 

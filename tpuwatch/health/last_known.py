@@ -18,19 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.health.proposal import Proposal
     from tpuwatch.model import Evidence, Peer
 
-# The field of Evidence that holds a signal's answer.
-_FIELDS: Final = {
-    Signal.CLOUD: "cloud",
-    Signal.RUNTIME: "runtime",
-    Signal.HOST: "host",
-    Signal.LOGS: "logs",
-    Signal.METADATA: "notices",
-    Signal.KUBERNETES: "kubernetes",
-    Signal.MONITORING: "monitoring",
-    Signal.PEER: "peer",
-    Signal.SERVER: "server",
-}
-ON_THE_NODE: Final = frozenset({Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.SERVER, Signal.PEER})
+ON_THE_NODE: Final = frozenset(signal for signal in Signal if signal.row.source is not Source.CLOUD)
 _HARMLESS: Final = frozenset({Action.NONE, Action.WAIT, Action.FIX_PROGRAM})
 _DETAIL: Final = 1000  # characters: it ends with a command to run
 _NOTHING_TO_ASK: Final = frozenset({Problem.OFF, Problem.ABSENT, Problem.GONE})
@@ -59,14 +47,14 @@ def as_last_seen(seen: Judgement, facts: Facts) -> Evidence | None:
     `seen`; None where one of them has none, as after a restart of tpuwatch, or where it was that there is no node."""
     at, answers = seen.at, dict[str, Any]()
     for signal in {one.signal for one in seen.reasons if _is_lost(one.signal, seen, facts)}:
-        value = facts.answer(signal).value
+        value = facts.evidence.answer(signal).value
         if signal is Signal.CLOUD and facts.peer_verdict is not None and facts.peer_verdict.verdict in WELL:
             continue  # a node whose own tpuwatch calls it well is so, whatever the cloud said before
         if value is None or (signal is Signal.CLOUD and seen.verdict is Verdict.GONE):
             return None
         if signal is Signal.PEER and not _rests_on_silence(seen):
             value = _answering(value, at)
-        answers[_FIELDS[signal]] = Answer(value, at, None, "", at)
+        answers[signal.field] = Answer(value, at, None, "", at)
     return replace(facts.evidence, now=at, **answers)
 
 
@@ -91,7 +79,7 @@ def last_known(seen: Judgement, now: Judgement, unseen: Unseen) -> Judgement:
 
 def _is_lost(signal: Signal, seen: Judgement, facts: Facts) -> bool:
     """Whether the signal should report on the node, as it did when the bad verdict was `seen`, and does not."""
-    answer = facts.answer(signal)
+    answer = facts.evidence.answer(signal)
     if answer.problem is Problem.OFF:
         return False
     if signal is Signal.CLOUD:
@@ -100,24 +88,15 @@ def _is_lost(signal: Signal, seen: Judgement, facts: Facts) -> bool:
         return facts.cloud is None and not facts.is_gone and answer.problem is not Problem.ABSENT
     if signal is Signal.PEER:
         return not facts.own and facts.peer_verdict is None
-    if not facts.own and signal is not Signal.MONITORING:
+    if signal.row.local and not facts.own:
         return False
-    if signal in (Signal.RUNTIME, Signal.SERVER) and answer.problem is Problem.ABSENT:
+    if signal.row.of_program and answer.problem is Problem.ABSENT:
         return facts.host is None or bool(facts.holders)  # without a program there is nothing to ask
-    current = {
-        Signal.RUNTIME: facts.runtime,
-        Signal.HOST: facts.host,
-        Signal.LOGS: facts.logs,
-        Signal.METADATA: facts.notices,
-        Signal.KUBERNETES: facts.kubernetes,
-        Signal.MONITORING: facts.monitoring,
-        Signal.SERVER: facts.server,
-    }
-    return current[signal] is None
+    return getattr(facts, signal.field) is None
 
 
 def _unseen(signal: Signal, facts: Facts) -> Unseen:
-    answer = facts.answer(signal)
+    answer = facts.evidence.answer(signal)
     problem = answer.problem or Problem.TIMEOUT  # it is too old, or the node's own tpuwatch has fallen silent
     detail = clean(answer.detail, _DETAIL) if answer.detail.strip() else capital(reason.failure(signal, problem))
     return Unseen(signal, problem, ended(detail))

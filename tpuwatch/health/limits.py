@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tpuwatch.config import Config
-from tpuwatch.model import WorkloadKind, kind_named
+from tpuwatch.model import Signal, WorkloadKind, kind_named
 
 _POLLS = 3  # an answer counts until this many polls are due since
 _MIN_ANSWER_SECONDS = 10.0  # however fast the polls are: a slow answer is no silence
@@ -54,6 +54,11 @@ class JudgeLimits:
         self.max_compile_seconds = max(7200.0, 2 * health.idle_seconds)  # a busy host compiles no longer than this
         self.step_seconds = min(60.0, health.idle_seconds / 2)  # a chip that ran something within this time is at work
         self.slow_step_seconds = min(300.0, health.idle_seconds / 2)  # … under a program past its compile grace
+
+    def answer_seconds(self, signal: Signal) -> float:
+        """How old the signal's answer may be to count."""
+        seconds: float = getattr(self, f"{signal.field}_seconds")
+        return seconds
 
 
 def _answer_seconds(poll_seconds: float) -> float:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import iso, listed
-from tpuwatch.health.reason import SIGNAL_NAMES
 from tpuwatch.model import (
     DESTRUCTIVE,
     STUCK,
@@ -124,7 +123,7 @@ def _objection(proposal: Proposal, facts: Facts) -> str:
         return f"Its own tpuwatch answers and calls it {peer.verdict.value}, so nothing that interrupts is advised."
     if proposal.action in OF_THE_NODE and facts.cloud is None:
         return "The Cloud TPU API has not confirmed the node's state, so nothing that interrupts it is advised."
-    silent = [SIGNAL_NAMES[signal] for signal in _may_object(facts) if not _has_answered(facts, signal)]
+    silent = [signal.row.called for signal in _may_object(facts) if not _has_answered(facts, signal)]
     if silent:
         return f"Nothing that interrupts is advised without an answer from {listed(silent)}."
     if proposal.action is Action.END_HOLDER and not facts.holders:
@@ -149,12 +148,6 @@ def _may_object(facts: Facts) -> list[Signal]:
 
 
 def _has_answered(facts: Facts, signal: Signal) -> bool:
-    answers = {
-        Signal.CLOUD: facts.cloud is not None,
-        Signal.RUNTIME: facts.runtime is not None or facts.runtime_absent,
-        Signal.HOST: facts.host is not None,
-        Signal.LOGS: facts.logs is not None,
-        Signal.PEER: facts.peer is not None,
-        Signal.METADATA: facts.notices is not None or facts.evidence.notices.problem is Problem.ABSENT,
-    }
-    return answers[signal]
+    no_metadata = signal is Signal.METADATA and facts.evidence.notices.problem is Problem.ABSENT
+    absent = no_metadata or (signal is Signal.RUNTIME and facts.runtime_absent)
+    return getattr(facts, signal.field) is not None or absent

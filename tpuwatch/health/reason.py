@@ -28,17 +28,6 @@ _OUTCOMES = {
 }
 
 
-SIGNAL_NAMES: Final[dict[Signal, str]] = {
-    Signal.CLOUD: "the Cloud TPU API",
-    Signal.RUNTIME: "the runtime metric service",
-    Signal.HOST: "the host's own view",
-    Signal.LOGS: "the store of the logs",
-    Signal.METADATA: "the metadata server",
-    Signal.KUBERNETES: "the API of Kubernetes",
-    Signal.MONITORING: "Cloud Monitoring",
-    Signal.PEER: "the node's own tpuwatch",
-    Signal.SERVER: "the server's own metrics page",
-}
 _FAILURES: Final[dict[Problem, str]] = {
     Problem.OFF: "is switched off in the configuration",
     Problem.UNCONFIGURED: "was not asked, because the project, zone or node is not known",
@@ -299,7 +288,7 @@ def present(*reasons: Reason | None) -> tuple[Reason, ...]:
 
 def failure(signal: Signal, problem: Problem) -> str:
     """That a signal gives no answer, and why, as the second half of a sentence."""
-    return f"{SIGNAL_NAMES[signal]} {_FAILURES[problem]}"
+    return f"{signal.row.called} {_FAILURES[problem]}"
 
 
 def no_answer(signal: Signal, problem: Problem, detail: str, last_age: float | None) -> str:
@@ -312,7 +301,7 @@ def no_answer(signal: Signal, problem: Problem, detail: str, last_age: float | N
 def stale_answer(signal: Signal, age: float | None, limit: float) -> str:
     """A sentence: the answer of a signal is too old to count."""
     old = f"{length(age)} old" if age is not None else "of an unknown time"
-    return f"The latest answer of {SIGNAL_NAMES[signal]} is {old}; it counts for {length(limit)}."
+    return f"The latest answer of {signal.row.called} is {old}; it counts for {length(limit)}."
 
 
 def _by(facts: Facts, source: Source, signal: Signal, text: str, *, idle: bool = False) -> Reason:

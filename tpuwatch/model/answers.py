@@ -1,4 +1,4 @@
-"""The signals by their names, and the latest answer of one.
+"""The table of signals: each is one row; and the latest answer of one.
 
 A signal that could not be asked, or did not answer, is a `Problem`, never a bad answer. Times are seconds since the
 Unix epoch by this machine's clock.
@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
 
-class Signal(str, Enum):
-    """What is reported of a node, by its source."""
+class Source(str, Enum):
+    """Where a piece of evidence comes from, whichever signal brings it: who could have made it up."""
 
-    CLOUD = "cloud"  # the Cloud TPU API
-    RUNTIME = "runtime"  # libtpu's runtime metrics
-    HOST = "host"  # the machine itself: holders, memory, kernel
-    LOGS = "logs"  # libtpu's logs and jobs' output
-    METADATA = "metadata"  # the metadata server: maintenance and preemption
-    KUBERNETES = "kubernetes"  # the API of Kubernetes, of the node that a pod runs on: maintenance and termination
-    MONITORING = "monitoring"  # Cloud Monitoring, minutes late
-    PEER = "peer"  # the tpuwatch on a node that is watched from here
-    SERVER = "server"  # the metrics of the server of models that runs here
+    CLOUD = "cloud"  # Google: the Cloud TPU API, the metadata server, Cloud Monitoring, and what repeats them
+    KERNEL = "kernel"  # the machine's kernel, on processes that hold the TPU
+    RUNTIME = "runtime"  # libtpu's runtime in a process that holds the TPU, or that root runs
+    PROBE = "probe"  # a computation on the TPU, by root or tpuwatch's own user
+    NETWORK = "network"  # the silence of the whole machine, as another machine sees it
+    PROCESS = "process"  # what a process of any user can cause: a listener, a lock, memory that is used up
+    TEXT = "text"  # what any user can write: logs, jobs' output
+
+
+FORGEABLE: Final = frozenset({Source.PROCESS, Source.TEXT})  # by any user of the machine
 
 
 class Problem(str, Enum):
@@ -45,6 +49,63 @@ class Problem(str, Enum):
     NOT_FOUND = "not_found"  # no such project or zone
     FOREIGN = "foreign"  # something else answers there
     INTERNAL = "internal"  # tpuwatch itself failed to ask; see its log
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRow:
+    """What is known of a signal."""
+
+    id: str  # what users see
+    called: str  # in a sentence
+    source: Source  # of what it reports, where a reason does not say more; the weakest where that depends
+    field: str = ""  # its answer's in Evidence, and what of it counts now in Facts, where that is not the id
+    local: bool = True  # only a daemon on the node itself has it
+    optional: frozenset[Problem] = frozenset()  # problems that nobody is told of: it need not be configured
+    of_program: bool = False  # without a program on the TPU it is absent
+
+
+class Signal(str, Enum):
+    """What is reported of a node, by its source. Each has a module in tpuwatch/signals, and a field in Evidence."""
+
+    value: str  # the id
+    row: SignalRow
+    field: str  # that holds its answer
+
+    def __new__(cls, row: Any) -> Self:  # Any: to type checkers `Signal("cloud")` is a call of it, too
+        """The member of a row."""
+        member = str.__new__(cls, row.id)
+        member._value_, member.row, member.field = row.id, row, row.field or row.id
+        return member
+
+    # fmt: off
+    CLOUD = SignalRow("cloud", "the Cloud TPU API", Source.CLOUD, local=False)
+    # libtpu's runtime metrics
+    RUNTIME = SignalRow("runtime", "the runtime metric service", Source.PROCESS, of_program=True)
+    # the machine itself: holders, memory, kernel
+    HOST = SignalRow("host", "the host's own view", Source.KERNEL)
+    # libtpu's logs and jobs' output
+    LOGS = SignalRow("logs", "the store of the logs", Source.TEXT)
+    # maintenance and preemption
+    METADATA = SignalRow("metadata", "the metadata server", Source.CLOUD, "notices")
+    # of the node that a pod runs on: maintenance and termination; GKE passes on what Compute Engine says
+    KUBERNETES = SignalRow(
+        "kubernetes", "the API of Kubernetes", Source.CLOUD, optional=frozenset({Problem.OFF}),
+    )
+    # minutes late
+    MONITORING = SignalRow(
+        "monitoring", "Cloud Monitoring", Source.CLOUD, local=False,
+        optional=frozenset({Problem.OFF, Problem.UNCONFIGURED}),
+    )
+    # the tpuwatch on a node that is watched from here
+    PEER = SignalRow(
+        "peer", "the node's own tpuwatch", Source.TEXT, local=False, optional=frozenset({Problem.OFF}),
+    )
+    # the server of models that runs here
+    SERVER = SignalRow(
+        "server", "the server's own metrics page", Source.PROCESS,
+        optional=frozenset({Problem.OFF}), of_program=True,
+    )
+    # fmt: on
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Times are seconds since the Unix epoch by this machine's clock, durations second
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.model.answers import OFF, Answer, Problem, Signal
@@ -289,8 +289,21 @@ class Peer:
     boot_id: str = ""  # of its machine's boot, as it reported it then; "" where it did not
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """The latest answers of what only a daemon on the node itself can ask."""
+
+    runtime: Answer[Runtime] = field(default_factory=Answer)
+    host: Answer[Host] = field(default_factory=Answer)
+    logs: Answer[Logs] = field(default_factory=Answer)
+    notices: Answer[Notices] = field(default_factory=Answer)
+    kubernetes: Answer[Notices] = OFF  # of a node of Kubernetes
+    monitoring: Answer[Monitoring] = field(default_factory=Answer)
+    server: Answer[ModelServer] = OFF
+
+
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Local):
     """Everything that is known of one node, by its label, at `now`.
 
     One that is watched from elsewhere has only the cloud's and its peer's.
@@ -303,19 +316,17 @@ class Evidence:
     cloud: Answer[CloudNode] = field(default_factory=Answer)
     # Of a node that the API does not list. A good answer without a value: no queued resource makes the node.
     queued: Answer[QueuedResource] = field(default_factory=Answer)
-    runtime: Answer[Runtime] = field(default_factory=Answer)
-    host: Answer[Host] = field(default_factory=Answer)
-    logs: Answer[Logs] = field(default_factory=Answer)
-    notices: Answer[Notices] = field(default_factory=Answer)
-    kubernetes: Answer[Notices] = OFF  # of a node of Kubernetes
-    monitoring: Answer[Monitoring] = field(default_factory=Answer)
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
-    server: Answer[ModelServer] = OFF
     loops: tuple[TrainingLoop, ...] = ()  # by the jobs' own word
+
+    def answer(self, signal: Signal) -> Answer[Any]:
+        """The signal's answer, however old."""
+        found: Answer[Any] = getattr(self, signal.field)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Local):
     """The latest answers of all sources, at one moment. Never changed."""
 
     identity: Identity = field(default_factory=Identity)
@@ -324,17 +335,10 @@ class Snapshot:
     beside: tuple[CloudNode, ...] = ()
     queued: Mapping[str, Answer[QueuedResource]] = field(default_factory=dict)  # by label, of nodes that are not listed
     api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
-    runtime: Answer[Runtime] = field(default_factory=Answer)
-    host: Answer[Host] = field(default_factory=Answer)
-    logs: Answer[Logs] = field(default_factory=Answer)
-    notices: Answer[Notices] = field(default_factory=Answer)
-    kubernetes: Answer[Notices] = OFF
-    monitoring: Answer[Monitoring] = field(default_factory=Answer)
     asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
     peers: Mapping[str, Answer[Peer]] = field(default_factory=dict)  # each of them, by the node's label
     # The time by Google's servers, as the latest of their answers has it, at the zero of the monotonic clock.
     server_epoch: float | None = None
-    server: Answer[ModelServer] = OFF
     loops: tuple[TrainingLoop, ...] = ()
 
     @property
@@ -344,17 +348,8 @@ class Snapshot:
 
     def answers(self) -> dict[Signal, Answer[Any]]:
         """The latest answer of every signal."""
-        return {
-            Signal.CLOUD: self.api,
-            Signal.RUNTIME: self.runtime,
-            Signal.HOST: self.host,
-            Signal.LOGS: self.logs,
-            Signal.METADATA: self.notices,
-            Signal.KUBERNETES: self.kubernetes,
-            Signal.MONITORING: self.monitoring,
-            Signal.PEER: self.asked,
-            Signal.SERVER: self.server,
-        }
+        whole = {Signal.CLOUD: self.api, Signal.PEER: self.asked}
+        return {signal: whole[signal] if signal in whole else getattr(self, signal.field) for signal in Signal}
 
     def evidence(self, now: float) -> Evidence:
         """What is known at `now` of the node that this machine belongs to."""
@@ -370,14 +365,8 @@ class Snapshot:
             identity=self.identity,
             cloud=mine,
             queued=self.queued.get(self.own, Answer()) if known else Answer(),
-            runtime=self.runtime,
-            host=self.host,
-            logs=self.logs,
-            notices=self.notices,
-            kubernetes=self.kubernetes,
-            monitoring=self.monitoring,
-            server=self.server,
             loops=self.loops,
+            **{one.name: getattr(self, one.name) for one in fields(Local)},
         )
 
     def others(self, now: float) -> list[Evidence]:
@@ -398,5 +387,4 @@ class Snapshot:
 
 
 _NOBODY: Final[Answer[Any]] = Answer(problem=Problem.ABSENT, detail="There was no reason yet to ask it.")
-# What only a daemon on the machine itself can ask.
-_ELSEWHERE: Final[dict[str, Any]] = dict.fromkeys(("runtime", "host", "logs", "notices", "monitoring"), OFF)
+_ELSEWHERE: Final[dict[str, Any]] = {one.name: OFF for one in fields(Local)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from tpuwatch.model.answers import FORGEABLE, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,21 +66,6 @@ class Action(str, Enum):
 DESTRUCTIVE = frozenset(
     {Action.END_HOLDER, Action.RESTART_RUNTIME, Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE}
 )
-
-
-class Source(str, Enum):
-    """Where a piece of evidence comes from, whichever signal brings it: who could have made it up."""
-
-    CLOUD = "cloud"  # Google: the Cloud TPU API, the metadata server, Cloud Monitoring, and what repeats them
-    KERNEL = "kernel"  # the machine's kernel, on processes that hold the TPU
-    RUNTIME = "runtime"  # libtpu's runtime in a process that holds the TPU, or that root runs
-    PROBE = "probe"  # a computation on the TPU, by root or tpuwatch's own user
-    NETWORK = "network"  # the silence of the whole machine, as another machine sees it
-    PROCESS = "process"  # what a process of any user can cause: a listener, a lock, memory that is used up
-    TEXT = "text"  # what any user can write: logs, jobs' output
-
-
-FORGEABLE: Final = frozenset({Source.PROCESS, Source.TEXT})  # by any user of the machine
 
 
 class Confidence(str, Enum):
