@@ -20,7 +20,7 @@ from tpuwatch.google import metadata, server_time
 from tpuwatch.host.procfs import ProcFs
 from tpuwatch.restart import driver_maker
 from tpuwatch.restart.local.linux import Linux
-from tpuwatch.signals import host, runtime, service
+from tpuwatch.signals import host, runtime, sources
 
 PATIENCE_SECONDS = 1.0  # where a test does not say
 LOOK_SECONDS = 1.0  # between two looks at the machine, which a skip does not hasten
@@ -56,7 +56,7 @@ def hide_devices() -> None:
 
 def run(root: Path, skip: Path, patience: float, command: list[str]) -> int:
     """Run the command there and then."""
-    service.FIRST_SECONDS = max(service.FIRST_SECONDS, patience)
+    sources.FIRST_SECONDS = max(sources.FIRST_SECONDS, patience)
     host.LOOK_SECONDS = LOOK_SECONDS  # type: ignore[misc]
     daemon.STATUS_SECONDS = STATUS_SECONDS
     signal = host.HostSignal

@@ -59,6 +59,7 @@ class SignalRow:
     called: str  # in a sentence
     source: Source  # of what it reports, where a reason does not say more; the weakest where that depends
     field: str = ""  # its answer's in Evidence, and what of it counts now in Facts, where that is not the id
+    whole: str = ""  # the field of Snapshot that holds how it stands with the answers on all nodes
     local: bool = True  # only a daemon on the node itself has it
     optional: frozenset[Problem] = frozenset()  # problems that nobody is told of: it need not be configured
     of_program: bool = False  # without a program on the TPU it is absent
@@ -77,8 +78,13 @@ class Signal(str, Enum):
         member._value_, member.row, member.field = row.id, row, row.field or row.id
         return member
 
+    @property
+    def whole(self) -> str:
+        """The field of Snapshot that holds its answer."""
+        return self.row.whole or self.field
+
     # fmt: off
-    CLOUD = SignalRow("cloud", "the Cloud TPU API", Source.CLOUD, local=False)
+    CLOUD = SignalRow("cloud", "the Cloud TPU API", Source.CLOUD, whole="api", local=False)
     # libtpu's runtime metrics
     RUNTIME = SignalRow("runtime", "the runtime metric service", Source.PROCESS, of_program=True)
     # the machine itself: holders, memory, kernel
@@ -98,7 +104,7 @@ class Signal(str, Enum):
     )
     # the tpuwatch on a node that is watched from here
     PEER = SignalRow(
-        "peer", "the node's own tpuwatch", Source.TEXT, local=False, optional=frozenset({Problem.OFF}),
+        "peer", "the node's own tpuwatch", Source.TEXT, whole="asked", local=False, optional=frozenset({Problem.OFF}),
     )
     # the server of models that runs here
     SERVER = SignalRow(
@@ -123,6 +129,11 @@ class Answer(Generic[T]):
         if self.problem is None and self.at is not None and now - self.at <= seconds:
             return self.value
         return None
+
+    def counted(self) -> Answer[int]:
+        """The same of an answer with several values, with their number in their place."""
+        values: Any = self.value or ()
+        return Answer(len(values), self.at, self.problem, self.detail, self.tried)
 
 
 OFF: Answer[Any] = Answer(problem=Problem.OFF)

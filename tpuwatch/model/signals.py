@@ -348,8 +348,7 @@ class Snapshot(Local):
 
     def answers(self) -> dict[Signal, Answer[Any]]:
         """The latest answer of every signal."""
-        whole = {Signal.CLOUD: self.api, Signal.PEER: self.asked}
-        return {signal: whole[signal] if signal in whole else getattr(self, signal.field) for signal in Signal}
+        return {signal: getattr(self, signal.whole) for signal in Signal}
 
     def evidence(self, now: float) -> Evidence:
         """What is known at `now` of the node that this machine belongs to."""

@@ -13,22 +13,22 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.signals.cloud import CloudSignal, Watch, watches
-    from tpuwatch.signals.identity import IdentitySignal, ask_metadata, kubernetes_node
+    from tpuwatch.signals.identity import IdentitySignal, ask_metadata, kubernetes_node, metrics_ports
     from tpuwatch.signals.kubernetes import KubernetesSignal, in_cluster
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.probe import PROBE_FILE, leave_probe, probe_event, read_probe
-    from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
+    from tpuwatch.signals.runtime import RuntimeSignal
     from tpuwatch.signals.service import SignalsService
 else:
     __getattr__, __all__ = public_face(
         __name__,
         {
             "cloud": ["CloudSignal", "Watch", "watches"],
-            "identity": ["IdentitySignal", "ask_metadata", "kubernetes_node"],
+            "identity": ["IdentitySignal", "ask_metadata", "kubernetes_node", "metrics_ports"],
             "kubernetes": ["KubernetesSignal", "in_cluster"],
             "monitoring": ["MonitoringSignal"],
             "probe": ["PROBE_FILE", "leave_probe", "probe_event", "read_probe"],
-            "runtime": ["RuntimeSignal", "metrics_ports"],
+            "runtime": ["RuntimeSignal"],
             "service": ["SignalsService"],
         },
     )

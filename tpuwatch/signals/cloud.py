@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import Pacing, format_time
 from tpuwatch.google import ApiError, NodeConverter, enum_name, short_name
-from tpuwatch.model import Answer, CloudNode, Identity, Problem, QueuedResource, node_label
+from tpuwatch.model import Answer, CloudNode, Identity, Problem, QueuedResource, Signal, node_label
+from tpuwatch.signals.cloud_memory import CloudMemory
 
 if TYPE_CHECKING:
     import random
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import CloudConfig
     from tpuwatch.core import Clock
     from tpuwatch.google import ApiFault, CloudClient
-    from tpuwatch.signals.cloud_memory import CloudMemory
+    from tpuwatch.signals.sources import SignalSources
 
 
 # While a connection is open gRPC's threads wake several times a second. Over a rest of this length that costs more than
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS: Final = 10.0
 _GLOB = re.compile(r"[*?]")
 ASK_SECONDS: Final = 300.0
+_CALLS_PER_ZONE: Final = 4  # a token, a list of v2alpha1, one of v2, one of queued resources
 _OFF: Final = "The Cloud TPU API is not asked: `enabled` under [cloud] is false."
 _NOWHERE: Final = (
     "It is not known where to ask the Cloud TPU API: no {lacking} is configured, and the metadata server reported none."
@@ -439,3 +441,24 @@ def _node_ids(raw: Any, watch: Watch) -> set[str]:
         if prefix:
             ids.update(name for name in watch.names if name.rpartition("-")[0] == prefix and name[-1].isdigit())
     return ids
+
+
+def start(sources: SignalSources) -> None:
+    """Have the Cloud TPU API asked for the watched nodes."""
+    cloud, node = sources.config.cloud, sources.metrics.node
+    memory = CloudMemory(sources.store, sources.metrics.daemon.count_store_error)
+    source = CloudSignal(
+        cloud, sources.identity, on_call=node.count_api_request, memory=memory, clock=sources.clock, rng=sources.rng
+    )
+
+    def on_answer(answer: Answer[tuple[CloudNode, ...]]) -> None:
+        if sources.peers is not None and sources.peers.follow(source.answers, sources.snapshot.own):
+            sources.wake("peer")
+        seen = {"cloud": source.answers, "queued": source.queued, "beside": source.beside}
+        sources.post(Signal.CLOUD, answer.counted(), **seen)
+        sources.post_server_epoch(source.server_epoch)
+        node.set_api_breaker(bool(source.breaker_notice))
+
+    zones = 1 + len({entry.rpartition("/")[0] for entry in cloud.nodes})
+    calls = zones * _CALLS_PER_ZONE * cloud.timeout_seconds
+    sources.add("cloud", source, cloud.poll_seconds, on_answer, after="identity", calls=calls)

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.host import Holders, Listeners, ProcFs, parse_numbers, read_memory
-from tpuwatch.model import Answer, Host, Problem
-from tpuwatch.signals.probe import read_probe
+from tpuwatch.model import Answer, Host, Problem, Signal
+from tpuwatch.signals.identity import metrics_ports
+from tpuwatch.signals.probe import probe_event, read_probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tpuwatch.core import Clock
+    from tpuwatch.signals.sources import SignalSources
 
 LOOK_SECONDS: Final = 10.0
 _MAX_BYTES: Final = 1 << 18  # of /proc/vmstat
@@ -95,3 +97,25 @@ class HostSignal:
                 self._killed = now
             self._kills = kills
         return kills
+
+
+def start(sources: SignalSources) -> None:
+    """Have the machine looked at."""
+    config = sources.config
+    told = ""  # the id of the last probe
+
+    def ports() -> tuple[int, ...]:
+        return metrics_ports(sources.identity()) if config.runtime.enabled else ()
+
+    def on_answer(answer: Answer[Host]) -> None:
+        nonlocal told
+        sources.post(Signal.HOST, answer)
+        host = None if answer.problem else answer.value
+        sources.metrics.node.set_host(host)
+        probe = host.probe if host is not None else None
+        if probe is not None and probe.id != told:
+            told = probe.id
+            sources.on_event(probe_event(probe))
+
+    source = HostSignal(clock=sources.clock, root=config.host.root, ports=ports, state=config.state.dir)
+    sources.add("host", source, LOOK_SECONDS, on_answer)

@@ -8,13 +8,14 @@ their node is unknown. In a pod of Kubernetes the node's name there is in NODE_N
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import Pacing
-from tpuwatch.google import MetadataError
+from tpuwatch.google import MetadataClient, MetadataError, metadata_host
 from tpuwatch.libtpu import chips_of
 from tpuwatch.model import Answer, Identity, Known, Problem
 
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import CloudConfig
     from tpuwatch.core import Clock
-    from tpuwatch.google import MetadataClient
+    from tpuwatch.signals.sources import SignalSources
 
 KNOWN_SECONDS: Final = 3600.0  # between two looks once all is known: who a machine is hardly changes
 UNKNOWN_SECONDS: Final = 30.0  # until then
 
 _OFF: Final = "The metadata server is not asked: `enabled` under [cloud] is false."
+_DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
 _MAX_LINES: Final = 2000
 _LINE: Final = re.compile(r"\s*([A-Z][A-Z0-9_]*)\s*:\s*(.*?)\s*")
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -38,6 +40,8 @@ _ZONE: Final = re.compile(r"(?:projects/[^/]+/zones/)?([a-z][a-z0-9-]{0,62})")
 _PROJECT: Final = re.compile(r"([a-z0-9.-]{1,64}:)?[a-z][a-z0-9-]{0,62}")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 _ACCELERATOR: Final = re.compile(r"[A-Za-z0-9]{2,20}-[0-9]{1,6}")
+
+_log = logging.getLogger(__name__)
 
 
 def kubernetes_node(environ: Mapping[str, str]) -> str:
@@ -179,6 +183,12 @@ def _elsewhere(cloud: CloudConfig, reported: Mapping[str, str]) -> str:
     return ""
 
 
+def metrics_ports(identity: Identity) -> tuple[int, ...]:
+    """The ports on which runtime metrics may be served: those of the configuration or the metadata server, if known."""
+    known = identity.metrics_ports.value
+    return tuple(map(int, known.split(","))) if known else _DEFAULT_PORTS
+
+
 class IdentitySignal:
     """Asks who this machine is until that is known, then rarely. Once known, it stays known through later faults.
 
@@ -242,3 +252,33 @@ class IdentitySignal:
         """Break off what is under way, and ask no more. May be called from any thread."""
         if self._metadata is not None:
             self._metadata.close()
+
+
+def start(sources: SignalSources) -> None:
+    """Have it found out who this machine is. What the configuration gives is known at once."""
+    config = sources.config
+    source = IdentitySignal(
+        config.cloud,
+        metadata_client(sources) if config.cloud.enabled else None,
+        config.runtime.ports,
+        kubernetes=kubernetes_node(sources.environ),
+        clock=sources.clock,
+        rng=sources.rng,
+    )
+
+    def on_answer(answer: Answer[Identity]) -> None:
+        if answer.problem is None and answer.detail != sources.misplaced:
+            sources.misplaced = answer.detail
+            _log.warning("%s", sources.misplaced or "This machine is where the configuration expects it.")
+        if answer.value is not None and answer.value != sources.identity():
+            sources.post_fields(identity=answer.value)
+            if sources.has_answered("identity"):  # else they still wait for it
+                sources.wake("cloud", "runtime")  # there may be another node to ask for, or other ports
+
+    sources.post_fields(identity=source.identity)
+    sources.add("identity", source, KNOWN_SECONDS, on_answer)
+
+
+def metadata_client(sources: SignalSources) -> MetadataClient:
+    """A client of its own: closing it ends a request that waits."""
+    return MetadataClient(metadata_host(sources.config.cloud.metadata_server), clock=sources.clock)

@@ -8,11 +8,12 @@ from the API server's cache, which costs it next to nothing, however many nodes 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tpuwatch.core import Pacing
-from tpuwatch.model import Answer, Maintenance, Notices, Problem
+from tpuwatch.model import Answer, Maintenance, Notices, Problem, Signal
 from tpuwatch.signals.identity import kubernetes_node
 from tpuwatch.signals.kubernetes_api import KubernetesApi, KubernetesError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import KubernetesConfig
     from tpuwatch.core import Clock
+    from tpuwatch.signals.sources import SignalSources
 
 SCHEDULED: Final = "cloud.google.com/scheduled-maintenance-time"  # a label: seconds since the epoch
 LATEST: Final = "cloud.google.com/scheduled-maintenance-time-latest"  # a label: by then it begins
@@ -157,3 +159,20 @@ def _items(document: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
+
+
+def start(sources: SignalSources) -> None:
+    """Have the API of Kubernetes asked, in a cluster."""
+    config = sources.config.kubernetes
+    if not in_cluster(config, sources.environ):
+        sources.post_off(Signal.KUBERNETES)
+        return
+    source = KubernetesSignal(config, sources.environ, clock=sources.clock, rng=sources.rng)
+    sources.add(
+        "kubernetes",
+        source,
+        config.poll_seconds,
+        partial(sources.post, Signal.KUBERNETES),
+        after="notices",  # a maintenance that both announce is one notice
+        calls=config.timeout_seconds,
+    )

@@ -5,11 +5,12 @@ Samples are taken every 60 s and seen up to 180 s later: they confirm, and never
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import Pacing
 from tpuwatch.google import MonitoringConnection, explain, monitoring_call
-from tpuwatch.model import Answer, Monitoring, Problem
+from tpuwatch.model import Answer, Monitoring, Problem, Signal
 
 if TYPE_CHECKING:
     import random
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import Identity
+    from tpuwatch.signals.sources import SignalSources
 
 POLL_SECONDS: Final = 60.0  # there is no more than one sample in that time
 WINDOW_SECONDS: Final = 600  # how far back a sample may lie
@@ -141,3 +143,17 @@ def _newest_points(reply: Any) -> Iterator[tuple[float, Any]]:
             kind = type(point.value).pb(point.value).WhichOneof("value")
             if kind in ("bool_value", "int64_value", "double_value"):
                 yield point.interval.end_time.timestamp(), getattr(point.value, kind)
+
+
+def start(sources: SignalSources) -> None:
+    """Have Cloud Monitoring asked for this machine's samples."""
+    source = MonitoringSignal(
+        sources.config,
+        sources.identity,
+        clock=sources.clock,
+        rng=sources.rng,
+        on_call=sources.metrics.node.count_api_request,
+    )
+    calls = 3 * sources.config.cloud.timeout_seconds  # the token, and a list of each metric
+    post = partial(sources.post, Signal.MONITORING)
+    sources.add("monitoring", source, POLL_SECONDS, post, after="identity", calls=calls)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import Pacing
 from tpuwatch.google import MetadataError
-from tpuwatch.model import Answer, Cause, Event, Maintenance, Notices, Problem
+from tpuwatch.model import Answer, Cause, Event, Maintenance, Notices, Problem, Signal
+from tpuwatch.signals.identity import metadata_client
 
 if TYPE_CHECKING:
     import random
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
     from tpuwatch.google import MetadataClient
+    from tpuwatch.signals.sources import SignalSources
 
 
 PATH: Final = "instance/?recursive=true&alt=json"
@@ -217,3 +219,14 @@ def _event(cause: Cause, text: str, *, now: float, boot_id: str, source: str) ->
         offset=0,
         text=text,
     )
+
+
+def start(sources: SignalSources) -> None:
+    """Have the metadata server asked for what it announces."""
+    source = NoticesSignal(metadata_client(sources), clock=sources.clock, rng=sources.rng)
+
+    def on_answer(answer: Answer[Notices]) -> None:
+        sources.post(Signal.METADATA, answer)
+        sources.post_server_epoch(source.server_epoch)
+
+    sources.add("notices", source, WAIT_SECONDS, on_answer)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import PeersConfig
     from tpuwatch.core import Clock, HttpReply
     from tpuwatch.model import CloudNode, NodeVerdictDocument
+    from tpuwatch.signals.sources import SignalSources
 
 
 AT_ONCE: Final = 16  # questions under way
@@ -460,3 +461,16 @@ def _foreign(url: str, why: str) -> PeerError:
 
 def _one_of(words: type[E], value: str | None) -> E | None:
     return next((word for word in words if word.value == value), None)
+
+
+def start(sources: SignalSources) -> None:
+    """Have the tpuwatch of other nodes asked, as soon as the cloud names some."""
+    config, metrics = sources.config.peers, sources.metrics.peers
+    sources.peers = source = PeersSignal(config, clock=sources.clock, rng=sources.rng)
+
+    def on_answer(answer: Answer[tuple[Peer, ...]]) -> None:
+        sources.post(Signal.PEER, answer.counted(), peers=source.answers)
+        metrics.set_answers(source.answers)
+
+    calls = 2 * config.timeout_seconds
+    sources.add("peer", source, config.poll_seconds, on_answer, after="cloud", calls=calls)

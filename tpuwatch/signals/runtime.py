@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import doubled
 from tpuwatch.libtpu import HBM_TOTAL, HLO_QUEUE, chips, readings, total
-from tpuwatch.model import Answer, Problem, Runtime, RuntimePort
+from tpuwatch.model import Answer, Problem, Runtime, RuntimePort, Signal
+from tpuwatch.signals.identity import metrics_ports
 
 if TYPE_CHECKING:
     import random
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
     from tpuwatch.libtpu import Readings
-    from tpuwatch.model import Identity
     from tpuwatch.signals.runtime_calls import Replies
+    from tpuwatch.signals.sources import SignalSources
 
 
-_DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
 MAX_PAUSE: Final = 60.0  # between two attempts on a port that does not answer as it should
 MAX_JITTER: Final = 0.4  # seconds by which an interval is longer at most: a hang is to be seen within it and a second
 LIST_SECONDS: Final = 600.0  # for so long it is taken that a process knows the metrics that it knew
@@ -60,12 +60,6 @@ class _Listener:
     metrics: tuple[str, ...] = ()  # to ask it for; empty: it is to be asked which there are
     listed: float = 0.0  # monotonic; when it was asked that
     hbm_total: Readings = field(default_factory=dict)  # since then: it does not change
-
-
-def metrics_ports(identity: Identity) -> tuple[int, ...]:
-    """The ports on which runtime metrics may be served: those of the configuration or the metadata server, if known."""
-    known = identity.metrics_ports.value
-    return tuple(map(int, known.split(","))) if known else _DEFAULT_PORTS
 
 
 class RuntimeSignal:
@@ -261,3 +255,25 @@ def _probe(family: socket.AddressFamily, address: str, ports: list[int], seconds
                     found[port] = address
         found |= {port: None for port, _ in pending.values()}
     return found
+
+
+def start(sources: SignalSources) -> None:
+    """Have the runtime asked for its metrics."""
+    node, seconds = sources.metrics.node, sources.config.runtime.poll_seconds
+    source = RuntimeSignal(
+        lambda: metrics_ports(sources.identity()),
+        clock=sources.clock,
+        rng=sources.rng,
+        poll_seconds=seconds,
+        on_call=node.count_api_request,
+    )
+
+    def on_answer(answer: Answer[Runtime]) -> None:
+        sources.post(Signal.RUNTIME, answer)
+        runtime = None if answer.problem else answer.value
+        node.set_runtime(runtime)
+        for port in runtime.ports if runtime is not None else ():
+            sources.failures.record(f"runtime on port {port.port}", Answer(problem=port.problem, detail=port.detail))
+
+    node.set_runtime_response_pending(source.pending)
+    sources.add("runtime", source, seconds, on_answer, after="identity")

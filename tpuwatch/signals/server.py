@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import HttpClient, HttpError, HttpFault, TpuwatchError
-from tpuwatch.model import Answer, ModelServer, Problem
+from tpuwatch.model import Answer, ModelServer, Problem, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tpuwatch.core import Clock
+    from tpuwatch.signals.sources import SignalSources
 
 POLL_SECONDS: Final = 10.0
 TIMEOUT_SECONDS: Final = 5.0
@@ -199,3 +201,9 @@ def _get(url: str, client: HttpClient, seconds: float) -> str:
         problem = Problem.SERVER if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR else Problem.FOREIGN
         raise ServerError(problem, f"{url} answered {reply.status} to a request for its metrics. {_OTHERWISE}")
     return reply.text
+
+
+def start(sources: SignalSources) -> None:
+    """Have the server of models asked for its metrics."""
+    source = ServerSignal(sources.config.workload.metrics_url, clock=sources.clock)
+    sources.add("server", source, POLL_SECONDS, partial(sources.post, Signal.SERVER), calls=TIMEOUT_SECONDS)

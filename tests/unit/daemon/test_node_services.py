@@ -27,9 +27,9 @@ from tpuwatch.model.causes import Cause
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.signals import Known
 from tpuwatch.model.verdict import Action, Verdict
-from tpuwatch.signals import service
+from tpuwatch.signals import sources
 from tpuwatch.signals.kubernetes import TERMINATION
-from tpuwatch.signals.service import FIRST_SECONDS
+from tpuwatch.signals.sources import FIRST_SECONDS
 
 ALWAYS = {"judge", "host", "identity"}
 
@@ -187,7 +187,7 @@ def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_reported(watching: W
 def test_the_first_verdict_waits_for_the_first_words_but_not_for_ever(
     watching: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "FIRST_SECONDS", FIRST_SECONDS + 600)  # more than the test takes by itself
+    monkeypatch.setattr(sources, "FIRST_SECONDS", FIRST_SECONDS + 600)  # more than the test takes by itself
     monkeypatch.setattr(google, "MetadataClient", functools.partial(google.MetadataClient, timeout_seconds=600.0))
     watching.site.do("fault", method="metadata", **BLACK_HOLE)
     watch = watching.start()
