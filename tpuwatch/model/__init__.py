@@ -41,8 +41,15 @@ if TYPE_CHECKING:
     from tpuwatch.model.documents.restarts import (
         AttemptDocument,
         BreakerDocument,
+        BreakerResetDocument,
+        CancellationDocument,
         DecisionDocument,
+        LedgerBreakerDocument,
+        LedgerDocument,
+        LedgerRestartDocument,
+        PastRestartDocument,
         RestartDocument,
+        RestartResultDocument,
         RestartsDocument,
     )
     from tpuwatch.model.documents.status import (
@@ -56,8 +63,16 @@ if TYPE_CHECKING:
         UnknownPathDocument,
     )
     from tpuwatch.model.documents.tune import (
+        EnvironmentDocument,
+        KeptVariableDocument,
+        NextLaunchDocument,
+        NextLaunchesDocument,
+        OldLogDocument,
+        PruneDocument,
+        StandingPlanDocument,
         TunedDocument,
         TuneDocument,
+        TuneSourceDocument,
     )
     from tpuwatch.model.events import (
         EXEC,
@@ -228,8 +243,15 @@ else:
             "documents.restarts": [
                 "AttemptDocument",
                 "BreakerDocument",
+                "BreakerResetDocument",
+                "CancellationDocument",
                 "DecisionDocument",
+                "LedgerBreakerDocument",
+                "LedgerDocument",
+                "LedgerRestartDocument",
+                "PastRestartDocument",
                 "RestartDocument",
+                "RestartResultDocument",
                 "RestartsDocument",
             ],
             "documents.status": [
@@ -243,7 +265,15 @@ else:
                 "UnknownPathDocument",
             ],
             "documents.tune": [
+                "EnvironmentDocument",
+                "KeptVariableDocument",
+                "NextLaunchDocument",
+                "NextLaunchesDocument",
+                "OldLogDocument",
+                "PruneDocument",
+                "StandingPlanDocument",
                 "TuneDocument",
+                "TuneSourceDocument",
                 "TunedDocument",
             ],
             "events": [

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.restarts import (
         LedgerStatus,
-        PastRestart,
         RestartState,
         cancel_restart,
         read_history,
@@ -46,7 +45,6 @@ else:
             "operator.report": ["NodeReport", "NodeReporter"],
             "operator.restarts": [
                 "LedgerStatus",
-                "PastRestart",
                 "RestartState",
                 "cancel_restart",
                 "read_history",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, capital, clean, ended, length
-from tpuwatch.model import TOUCHED, Action, Grounds, Lease, Phase, ledger_down
+from tpuwatch.model import TOUCHED, Action, Grounds, Lease, Phase, RestartResultDocument, ledger_down
 from tpuwatch.restart.driver import Driver, NoRecordError, UnrecordedEndError, unrecorded_alarm
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
@@ -126,19 +126,17 @@ class RestartResult:
         is_bad = self.exit_code != 0 and self.outcome != "not_verified"
         return self.outcome in _FINAL or (is_bad and self.record is not None and self.record.stops > 0)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RestartResultDocument:
         """It for JSON."""
         record = self.record
-        return {
-            "node": self.target.node,
-            "outcome": self.outcome,
-            "phase": record.phase if record is not None else None,
-            "operations": record.operations if record is not None else (),
-            "seconds": round(self.seconds, 3),
-            "zone": self.target.zone,
-            "project": self.target.project,
-            "note": f"{self.headline or ''} {self.note}".strip() or (record.note if record is not None else ""),
-        }
+        return RestartResultDocument(
+            **asdict(self.target),
+            outcome=self.outcome,
+            phase=record.phase if record is not None else None,
+            operations=record.operations if record is not None else (),
+            seconds=round(self.seconds, 3),
+            note=f"{self.headline or ''} {self.note}".strip() or (record.note if record is not None else ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,9 +264,9 @@ def test_an_operators_commands_are_carried_out_all_the_same(
     access.ledger.write(record(), 0)
     access.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
     Meddler(server, what, lambda number: number == 0)
-    assert cancel_restart(access, TARGET, NOW).cancelled
+    assert cancel_restart(access, TARGET, NOW).outcome == "cancelled"
     Meddler(server, what, lambda number: number == 0, FLEET)
-    assert reset_breaker(access, PolicySettings(), NOW).changed
+    assert reset_breaker(access, PolicySettings(), NOW).document.outcome == "reset"
     assert access.ledger.fleet().fleet.breaker.opened is None
 
 
@@ -279,5 +279,5 @@ def test_a_damaged_bucket_is_set_aside_by_the_reset_of_the_breaker(server: Stora
     with pytest.raises(LedgerError, match="is set aside now"):
         reset_breaker(access, PolicySettings(), NOW)
     assert read_status(access, (), PolicySettings(), NOW).breaker.opened
-    assert reset_breaker(access, PolicySettings(), NOW).changed
+    assert reset_breaker(access, PolicySettings(), NOW).document.outcome == "reset"
     assert not read_status(access, (), PolicySettings(), NOW).needs_attention
