@@ -86,12 +86,12 @@ class Hands:
         self._fleet, self._rng = fleet, rng
 
     def look(self, target: Target, *, since: float | None) -> NodeObservation:
-        """As a NodeApi does."""
+        """As a CloudNodeApi does."""
         self._moment()
         return self._fleet.cloud.look(target, since)
 
     def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:  # noqa: ARG002
-        """As a NodeApi does."""
+        """As a CloudNodeApi does."""
         self._moment()
         answer = self._fleet.cloud.call(call, target)
         self._moment()

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import RestartRecord, Target, Use
-    from tpuwatch.restart.driver import NodeApi, Progress
+    from tpuwatch.restart.cloud_api import CloudNodeApi
+    from tpuwatch.restart.driver import Progress
     from tpuwatch.restart.ledger.base import Stored
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
@@ -147,7 +148,7 @@ class RestartSession:
     config: Config
     clock: Clock
     access: LedgerAccess
-    api: NodeApi
+    api: CloudNodeApi
     own_node: OwnNode
     reporter: NodeReporter
     display: SessionDisplay
