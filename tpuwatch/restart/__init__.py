@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.targets import OwnNode, UsageError, find_own_node, parse_targets
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.service import RestartService
-    from tpuwatch.restart.wording import action_words, full_name, phase_words
+    from tpuwatch.restart.wording import full_name, words
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -55,7 +55,7 @@ else:
             ],
             "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
             "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
-            "wording": ["action_words", "full_name", "phase_words"],
+            "wording": ["full_name", "words"],
             "policy.settings": ["PolicySettings"],
             "service": ["RestartService"],
         },

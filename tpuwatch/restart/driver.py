@@ -19,7 +19,7 @@ from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.model import TOUCHED, Action, Lease, Phase, RestartRecord, Target
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
-from tpuwatch.restart.wording import DOWN
+from tpuwatch.restart.wording import DOWN, words
 from tpuwatch.restart.workflow import commands, workflow
 from tpuwatch.restart.workflow.types import ApiCall, PresentEvidence
 
@@ -398,7 +398,7 @@ class UnrecordedEndError(LedgerError):
     """A restart has ended, which could not be recorded."""
 
     def __init__(self, record: RestartRecord, error: LedgerError) -> None:
-        how = f"the restart of node {record.target.node} has ended ({record.phase.value.replace('_', ' ')})"
+        how = f"the restart of node {record.target.node} has ended ({words(record.phase)})"
         super().__init__(f"{how}, and that could not be recorded: {error}")
         self.record = record  # as it was to be written
         self.why = str(error)

@@ -13,7 +13,7 @@ from tpuwatch.core import clean, counted, ended, printable, times
 from tpuwatch.model import Blocked, Phase
 from tpuwatch.restart.operator_message import OperatorMessage
 from tpuwatch.restart.webhook import slack
-from tpuwatch.restart.wording import own_command
+from tpuwatch.restart.wording import own_command, words
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -132,8 +132,7 @@ class Notifier:
             self._metrics.restart.observe_duration(record.action, record.entered - (record.began or record.requested))
         self._audit.note_record(record, record.phase.value, record.note)
         well = record.phase in (Phase.DONE, Phase.CANCELLED)
-        words = record.phase.value.replace("_", " ")
-        sentence = f"{record.action.value} of {record.target.node} because of {record.cause}: {words}."
+        sentence = f"{record.action.value} of {record.target.node} because of {record.cause}: {words(record.phase)}."
         sentence = f"{sentence} {record.note}".rstrip()
         _log.log(logging.INFO if well else logging.WARNING, "%s", printable(sentence))
         if (event := _EVENTS.get(record.phase)) is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import counted, format_time, length
 from tpuwatch.model import Phase
-from tpuwatch.restart import action_words, left, phase_words
+from tpuwatch.restart import left, words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.restart import STYLES
 
@@ -58,7 +58,7 @@ def _print_unfinished(console: Console, state: RestartState, access: LedgerAcces
     record = state.record
     print_text(
         console,
-        f"{_short_name(record.target)}: {phase_words(record.phase)} for {length(now - record.entered)}",
+        f"{_short_name(record.target)}: {words(record.phase)} for {length(now - record.entered)}",
         indent=2,
         style="red" if state.needs_attention else "",
     )
@@ -88,7 +88,7 @@ def _print_ended(console: Console, records: Sequence[RestartRecord], access: Led
     console.line()
     console.line("Ended last", style="bold")
     for record in sorted(records, key=lambda record: -record.entered)[:_MAX_ENDED]:
-        text = f"{_short_name(record.target)}: {phase_words(record.phase)} {length(now - record.entered)} ago"
+        text = f"{_short_name(record.target)}: {words(record.phase)} {length(now - record.entered)} ago"
         print_text(console, text, indent=2, style="" if record.phase is Phase.DONE else STYLES.get(record.phase, ""))
         if record.note and record.phase is not Phase.DONE:
             print_text(console, record.note, indent=4)
@@ -100,10 +100,10 @@ def _print_ended(console: Console, records: Sequence[RestartRecord], access: Led
 def print_restart_history(console: Console, past: Sequence[PastRestartDocument], location: str) -> None:
     """All restarts that have ended. `location` is the ledger's."""
     for one in past:
-        heading = f"{format_time(one.began)}  {_short_name(one)}: {phase_words(one.phase)}"
+        heading = f"{format_time(one.began)}  {_short_name(one)}: {words(one.phase)}"
         print_text(console, f"{heading} after {length(one.seconds)}", style=STYLES.get(one.phase, ""))
         stops = counted(one.stops, "stop") if one.stops else "nothing was stopped"
-        details = f"{action_words(one.action)}, {stops}; requested by {one.actor}, cause: {one.cause}"
+        details = f"{words(one.action)}, {stops}; requested by {one.actor}, cause: {one.cause}"
         print_text(console, details, indent=4, style="dim")
         if one.reason:
             print_text(console, f"Why: {one.reason}", indent=4)

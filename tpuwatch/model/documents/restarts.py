@@ -3,7 +3,7 @@
 First what the API serves, then what commands print.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated
 
 from tpuwatch.core import Time, Words, like
@@ -88,27 +88,10 @@ class RestartDocument:
 
     def record(self) -> RestartRecord:
         """As the ledger has it, as far as the document tells."""
-        return RestartRecord(
-            target=Target(self.project, self.zone, self.node),
-            action=self.action,
-            phase=self.phase,
-            cause=self.cause,
-            reason=self.reason,
-            evidence=self.evidence,
-            actor=self.actor,
-            requested=self.requested,
-            entered=self.entered,
-            operations=self.operations,
-            tries=self.tries,
-            failure=self.failure,
-            not_before=self.not_before or 0.0,
-            stops=self.stops,
-            began=self.began or 0.0,
-            signals=self.signals,
-            sources=self.sources,
-            note=self.note,
-            history=tuple(like(Attempt, one) for one in self.history),
-        )
+        known = {one.name: getattr(self, one.name) for one in fields(RestartRecord) if hasattr(self, one.name)}
+        known |= {"began": self.began or 0.0, "not_before": self.not_before or 0.0}
+        history = tuple(like(Attempt, one) for one in self.history)
+        return RestartRecord(**{**known, "target": Target(self.project, self.zone, self.node), "history": history})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

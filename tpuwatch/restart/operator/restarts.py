@@ -23,7 +23,7 @@ from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import left
 from tpuwatch.restart.policy import budgets
-from tpuwatch.restart.wording import full_name, phase_words
+from tpuwatch.restart.wording import full_name, words
 from tpuwatch.restart.workflow.step import ended
 
 if TYPE_CHECKING:
@@ -261,10 +261,10 @@ def _cancel_refusal(access: LedgerAccess, target: Target, record: RestartRecord 
     if record is None:
         return f"The ledger has no restart of {full_name(target)}."
     if not record.open:
-        return f"The restart of {target.node} has ended ({phase_words(record.phase)}): there is nothing to cancel."
+        return f"The restart of {target.node} has ended ({words(record.phase)}): there is nothing to cancel."
     if record.phase is not Phase.REQUESTED or record.stops:
         return (
-            f"The restart of {target.node} can no longer be cancelled: its phase is {phase_words(record.phase)!r}. "
+            f"The restart of {target.node} can no longer be cancelled: its phase is {words(record.phase)!r}. "
             "A node is never left half restarted. "
             f"{left(record, ThisMachine().driver_of(record), access.command('restart', target.path))}"
         )

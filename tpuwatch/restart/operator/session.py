@@ -13,14 +13,14 @@ from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.operator.follow import RestartFollower
+from tpuwatch.restart.operator.follow import follow
 from tpuwatch.restart.operator.headline import Headline, left, trouble
 from tpuwatch.restart.operator.plan import RestartPlan
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.starter import claim_budget
-from tpuwatch.restart.wording import action_words, describe_local_action, phase_words
+from tpuwatch.restart.wording import describe_local_action, words
 from tpuwatch.restart.workflow import commands, step, workflow
 from tpuwatch.restart.workflow.types import PresentEvidence
 
@@ -351,11 +351,15 @@ class RestartSession:
     def _see_through(self, stored: Stored) -> RestartResult:
         """Follow the restart while another process drives it, and drive it where none does."""
         target = stored.record.target
-        follower = RestartFollower(
-            self.access.ledger, self.clock, self.display.wait, self._show_driver, self._on_progress
-        )
         with self.display.driving():
-            followed = follower.follow(stored)
+            followed = follow(
+                stored,
+                self.access.ledger,
+                clock=self.clock,
+                wait=self.display.wait,
+                on_driver=self._show_driver,
+                on_progress=self._on_progress,
+            )
         if followed is None:
             return self._interrupted(target, self._after_interruption(target))
         record = followed.record
@@ -465,7 +469,7 @@ class RestartSession:
 
     def _ended_unrecorded(self, error: UnrecordedEndError) -> RestartResult:
         record = error.record
-        ending = phase_words(record.phase)
+        ending = words(record.phase)
         text = f"The restart of {record.target.node} has ended ({ending}), and that is not recorded. {record.note}"
         return RestartResult(record.target, "unknown", ledger_down(error.why), record, headline=Headline(text))
 
@@ -487,7 +491,7 @@ class RestartSession:
     def _after_interruption(self, target: Target) -> RestartRecord | None:
         """The record once it is known who continues it: a daemon on this machine takes it over at its next turn."""
         record = self._record(target)
-        if record is None or record.phase not in TOUCHED or self._driver_of(record):
+        if record is None or record.phase not in TOUCHED or ThisMachine().driver_of(record):
             return record
         if not self.reporter.daemon_answers():
             return record
@@ -497,7 +501,7 @@ class RestartSession:
         )
         end = self.clock.monotonic() + SUCCESSOR_SECONDS
         with self.display.driving(), suppress(KeyboardInterrupt):
-            while record.open and not self._driver_of(record) and self.clock.monotonic() < end:
+            while record.open and not ThisMachine().driver_of(record) and self.clock.monotonic() < end:
                 self.display.linger(_SUCCESSOR_LOOK_SECONDS)
                 record = self._record(target) or record
         return record
@@ -506,11 +510,7 @@ class RestartSession:
         """Who continues an unfinished restart, and the command that follows it or continues it."""
         if record is None or not record.open:
             return None
-        return left(record, self._driver_of(record), self.access.command("restart", record.target.path))
-
-    @staticmethod
-    def _driver_of(record: RestartRecord) -> str:
-        return ThisMachine().driver_of(record)
+        return left(record, ThisMachine().driver_of(record), self.access.command("restart", record.target.path))
 
     def _stopped(self, target: Target) -> Headline | None:
         """What has to be known first of a node that is stopped, where the ledger does not say why."""
@@ -524,9 +524,9 @@ class RestartSession:
         if stored is None or not stored.record.open:
             return f"Another process has written the node's record meanwhile. {see}"
         record = stored.record
-        driver = capital(self._driver_of(record) or "The node's own tpuwatch")
+        driver = capital(ThisMachine().driver_of(record) or "The node's own tpuwatch")
         return (
-            f"{driver} is at work on the node itself ({action_words(record.action)}), which a restart would cut off. "
+            f"{driver} is at work on the node itself ({words(record.action)}), which a restart would cut off. "
             f"Ask again when that has ended. {see}"
         )
 
