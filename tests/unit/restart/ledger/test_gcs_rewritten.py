@@ -16,7 +16,7 @@ from tests.standins.storage import StorageServer
 from tests.standins.storage_objects import Refusal
 from tests.unit.restart.records import NOW, TARGET, record, written
 from tests.unit.restart.site import Machine as OtherMachine
-from tests.unit.restart.site import Site, site_running
+from tests.unit.restart.site import Site
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
@@ -72,17 +72,9 @@ def put_back(server: StorageServer, content: bytes, name: str = NAME) -> None:
     server.objects.insert(BUCKET, name, content, "application/json", {})
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with site_running() as running:
-        yield running
-
-
 @contextlib.contextmanager
 def restarting(site: Site) -> Iterator[tuple[StorageServer, GcsLedger]]:
     """The site with an operator's request in a bucket."""
-    site.begin()
-    site.ending = lambda _: False
     with storage_running(site.clock) as server:
         settings = bucket_settings(server, timeout_seconds=10.0, lease_seconds=LEASE_SECONDS)
         ledger = GcsLedger(settings, site.clock, wait=site.wait, rng=random.Random(1))
