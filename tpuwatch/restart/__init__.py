@@ -34,29 +34,4 @@ if TYPE_CHECKING:
     from tpuwatch.restart.service import RestartService
     from tpuwatch.restart.wording import full_name, words
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cloud_api": ["CloudNodeApi"],
-            "driver": ["Progress"],
-            "ledger.owner": ["has_ended", "owner_words"],
-            "operator.access": ["LedgerAccess", "ledger_problem", "open_access"],
-            "operator.headline": ["RETRYING", "Headline", "left", "trouble"],
-            "operator.report": ["NodeReport", "NodeReporter"],
-            "operator.restarts": [
-                "LedgerStatus",
-                "RestartState",
-                "cancel_restart",
-                "read_history",
-                "read_status",
-                "reported_history",
-                "reported_status",
-                "reset_breaker",
-            ],
-            "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
-            "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
-            "wording": ["full_name", "words"],
-            "policy.settings": ["PolicySettings"],
-            "service": ["RestartService"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)
