@@ -18,7 +18,7 @@ from tpuwatch.core.clock import SystemClock
 from tpuwatch.daemon import daemon
 from tpuwatch.google import metadata, server_time
 from tpuwatch.host.procfs import ProcFs
-from tpuwatch.restart import driver_maker
+from tpuwatch.restart import driver_pool
 from tpuwatch.restart.local.linux import Linux
 from tpuwatch.signals import host, runtime, sources
 
@@ -61,7 +61,7 @@ def run(root: Path, skip: Path, patience: float, command: list[str]) -> int:
     daemon.STATUS_SECONDS = STATUS_SECONDS
     signal = host.HostSignal
     host.HostSignal = lambda **more: signal(**{**more, "root": root})  # type: ignore[misc,assignment]
-    driver_maker.Linux = lambda clock, _: Linux(clock, root)  # type: ignore[misc,assignment]
+    driver_pool.Linux = lambda clock, _: Linux(clock, root)  # type: ignore[misc,assignment]
     metadata.MetadataClient = functools.partial(metadata.MetadataClient, timeout_seconds=patience)  # type: ignore[misc,assignment]
     runtime.RuntimeSignal = functools.partial(  # type: ignore[misc,assignment]
         runtime.RuntimeSignal, timeout_seconds=patience

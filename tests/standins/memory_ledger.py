@@ -7,7 +7,7 @@ import threading
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Fleet, RestartRecord, Target
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
-from tpuwatch.restart.ledger.codec import decode, decode_fleet, encode
+from tpuwatch.restart.ledger.codec import decode, encode
 
 
 class MemoryLedger:
@@ -34,14 +34,14 @@ class MemoryLedger:
         with self._lock:
             before = self._records.get(path)
             stored = self._records[path] = Stored(
-                decode(text, "memory"), self._next(before.version if before else 0, version)
+                decode(RestartRecord, text, "memory"), self._next(before.version if before else 0, version)
             )
             return stored
 
     def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
         text = encode(fleet)
         with self._lock:
-            self._fleet = StoredFleet(decode_fleet(text, "memory"), self._next(self._fleet.version, version))
+            self._fleet = StoredFleet(decode(Fleet, text, "memory"), self._next(self._fleet.version, version))
             return self._fleet
 
     def stamp(self) -> None:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+from tpuwatch.restart.webhook import Webhook
+
 PATH = "/hook/T0-secret"
+
+
+class TakenWebhook(Webhook):
+    """Has no address: what is sent is given to the test."""
+
+    def __init__(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+        super().__init__("")
+        self._take = take
+
+    def send(self, document: Mapping[str, Any]) -> None:
+        self._take(document)
 
 
 class Listener:

@@ -20,15 +20,4 @@ if TYPE_CHECKING:
     from tpuwatch.advise.source import module_file, sources, unreadable
     from tpuwatch.advise.subject import Placed, Subject, of_program, of_report, of_shapes
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "advice": ["GUIDES", "ProgramAdvice", "Gain", "Passage", "in_order"],
-            "advisor": ["Advised", "advice_document", "advise"],
-            "code": ["CodeAdvice", "advice_on_code", "code_advice"],
-            "memory": ["changes"],
-            "page": ["advice_page"],
-            "source": ["module_file", "sources", "unreadable"],
-            "subject": ["Placed", "Subject", "of_program", "of_report", "of_shapes"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

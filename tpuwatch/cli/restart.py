@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _restart(args: argparse.Namespace, config: Config) -> int:
+    from tpuwatch.core import encode
     from tpuwatch.model import NodesDocument, StatusDocument
     from tpuwatch.restart import (
         CloudNodeApi,
@@ -122,7 +123,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
     code = 0
     try:
         for result in session.restart_all(targets):
-            document = result.document()
+            document = encode(result.document())
             if args.probe and result.outcome in _RESTARTED:
                 found = _probe(result.target, own_node, config)
                 document["probe"] = found

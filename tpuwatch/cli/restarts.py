@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
-    from tpuwatch.model import Target
-    from tpuwatch.restart import LedgerAccess, LedgerStatus, PastRestart
+    from tpuwatch.model import PastRestartDocument, Target
+    from tpuwatch.restart import LedgerAccess, LedgerStatus
 
 _SHOW, _HISTORY, _CANCEL, _RESET = "show", "history", "cancel", "reset-breaker"
 _ACTIONS = {
@@ -160,49 +160,53 @@ def _show_reported(
 
 
 def _print_status(args: argparse.Namespace, status: LedgerStatus, access: LedgerAccess, now: float) -> int:
+    from tpuwatch.core import encode
     from tpuwatch.terminal import Console, print_restarts
 
     if args.json:
-        options.print_json(status.document())
+        options.print_json(encode(status.document()))
     else:
         print_restarts(Console(sys.stdout), status, access, now)
     return int(status.needs_attention)
 
 
-def _print_history(args: argparse.Namespace, past: Sequence[PastRestart], where: str) -> int:
+def _print_history(args: argparse.Namespace, past: Sequence[PastRestartDocument], where: str) -> int:
+    from tpuwatch.core import encode
     from tpuwatch.terminal import Console, print_restart_history
 
     if args.json:
         for one in past:
-            options.print_json(one.document(), indent=None)
+            options.print_json(encode(one), indent=None)
     else:
         print_restart_history(Console(sys.stdout), past, where)
     return 0
 
 
 def _cancel(args: argparse.Namespace, access: LedgerAccess, targets: Sequence[Target], clock: Clock) -> int:
+    from tpuwatch.core import encode
     from tpuwatch.restart import cancel_restart
     from tpuwatch.terminal import Console, print_text
 
     code = 0
     for target in targets:
         cancellation = cancel_restart(access, target, clock.time())
+        cancelled = cancellation.outcome == "cancelled"
         if args.json:
-            options.print_json(cancellation.document(), indent=None)
+            options.print_json(encode(cancellation), indent=None)
         else:
-            style = "green" if cancellation.cancelled else "red"
-            print_text(Console(sys.stdout), cancellation.note, style=style)
-        code = max(code, int(not cancellation.cancelled))
+            print_text(Console(sys.stdout), cancellation.note, style="green" if cancelled else "red")
+        code = max(code, int(not cancelled))
     return code
 
 
 def _reset_breaker(args: argparse.Namespace, config: Config, access: LedgerAccess, clock: Clock) -> int:
+    from tpuwatch.core import encode
     from tpuwatch.restart import PolicySettings, reset_breaker
     from tpuwatch.terminal import Console, print_text
 
     reset = reset_breaker(access, PolicySettings.of(config), clock.time())
     if args.json:
-        options.print_json(reset.document(), indent=None)
+        options.print_json(encode(reset.document), indent=None)
     else:
         print_text(Console(sys.stdout), reset.note, style="red" if reset.opens_again else "green")
     return int(reset.opens_again)

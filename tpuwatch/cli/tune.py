@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.logs import OldLog, PruneResult
-    from tpuwatch.model import Launch
+    from tpuwatch.model import Launch, NextLaunchesDocument, PruneDocument
     from tpuwatch.tune import FileChange, History, Outlook
 
 _EPILOG = (
@@ -93,7 +93,7 @@ def _picture(text: str) -> Path:
 
 def _next_launch(args: argparse.Namespace, config: Config) -> int:
     """Decide now, show it, and write what was asked for. Raises TpuwatchError."""
-    from tpuwatch.core import SystemClock, TuneError, listed
+    from tpuwatch.core import SystemClock, TuneError, encode, listed
     from tpuwatch.tune import TuneContext, launches_by_workload, look_ahead, plan_directory, reset, write_next
 
     now, environ = SystemClock().time(), os.environ
@@ -117,7 +117,8 @@ def _next_launch(args: argparse.Namespace, config: Config) -> int:
     if args.plot:
         changes.append(_draw(outlooks[0], args.plot, config))
     if args.json:
-        options.print_json(_document(config, history, directory, outlooks, changes, dry_run=args.dry_run))
+        document = _document(config, history, directory, outlooks, changes, dry_run=args.dry_run)
+        options.print_json(encode(document))
     else:
         _print(args, config, history, directory, outlooks, changes)
     return int(any(outlook.is_wrong for outlook in outlooks))
@@ -188,7 +189,7 @@ def _print(
 
 def _prune_logs(args: argparse.Namespace, config: Config) -> int:
     """Always 0. Raises TuneError where no directory could be read. Other users' files are left to root."""
-    from tpuwatch.core import SystemClock, TuneError
+    from tpuwatch.core import SystemClock, TuneError, encode
     from tpuwatch.host import ProcFs
     from tpuwatch.logs import prune
     from tpuwatch.terminal import tune
@@ -207,7 +208,7 @@ def _prune_logs(args: argparse.Namespace, config: Config) -> int:
     if len(result.problems) == len(directories):
         raise TuneError(" ".join(result.problems))
     if args.json:
-        options.print_json(_prune_document(result, dry_run=args.dry_run))
+        options.print_json(encode(_prune_document(result, dry_run=args.dry_run)))
     else:
         tune.print_prune(tune.console_for(sys.stdout), result, dry_run=args.dry_run)
     return 0
@@ -224,63 +225,28 @@ def _document(
     changes: Iterable[FileChange],
     *,
     dry_run: bool,
-) -> dict[str, Any]:
-    """All that is known and decided. Sizes are bytes, durations seconds."""
+) -> NextLaunchesDocument:
+    from tpuwatch.core import like
+    from tpuwatch.model import NextLaunchesDocument, TuneSourceDocument
     from tpuwatch.tune import bounds_of
 
-    paths = [str(change.path) for change in changes]
-    return {
-        "mode": config.tune.mode,
-        "directory": str(directory),
-        "source": {"kind": history.kind, "where": history.where},
-        "bounds": asdict(bounds_of(config)),
-        "workloads": [_workload(outlook) for outlook in outlooks],
-        "written": [] if dry_run else paths,
-        "would_write": paths if dry_run else [],
-    }
+    paths = tuple(str(change.path) for change in changes)
+    return NextLaunchesDocument(
+        mode=config.tune.mode,
+        directory=str(directory),
+        source=like(TuneSourceDocument, history),
+        bounds=bounds_of(config),
+        workloads=tuple(outlook.document() for outlook in outlooks),
+        written=() if dry_run else paths,
+        would_write=paths if dry_run else (),
+    )
 
 
-def _workload(outlook: Outlook) -> dict[str, Any]:
-    from tpuwatch.core import encode, times
-    from tpuwatch.model import LaunchDocument
+def _prune_document(result: PruneResult, *, dry_run: bool) -> PruneDocument:
+    from tpuwatch.core import like
+    from tpuwatch.model import OldLogDocument, PruneDocument
 
-    plan, decision, stored = outlook.plan, outlook.plan.decision, outlook.stored
-    return {
-        "workload": plan.workload,
-        **times("decided", plan.decided),
-        **asdict(decision),
-        "settings": [asdict(setting) for setting in plan.settings],
-        "environment": {
-            "set": outlook.given.set,
-            "kept": [kept._asdict() for kept in outlook.given.kept],
-        },
-        "unusable": outlook.unusable,
-        "stored": None if stored is None else {**times("decided", stored.decided), "same": outlook.stands},
-        "host": asdict(outlook.host),
-        "warnings": list(outlook.warnings),
-        **times("reset", outlook.reset),
-        "launches": [encode(LaunchDocument.of(launch)) for launch in outlook.launches],
-    }
+    def files(found: Iterable[OldLog]) -> tuple[OldLogDocument, ...]:
+        return tuple(like(OldLogDocument, old, size_bytes=old.size) for old in found)
 
-
-def _prune_document(result: PruneResult, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "removed": [_old_log(old) for old in result.removed],
-        "spared": [_old_log(old) for old in result.spared],
-        "freed_bytes": result.freed_bytes,
-        "left_bytes": result.left_bytes,
-        "problems": list(result.problems),
-    }
-
-
-def _old_log(old: OldLog) -> dict[str, Any]:
-    from tpuwatch.core import times
-
-    return {
-        "path": old.path,
-        "size_bytes": old.size,
-        **times("written", old.written),
-        "why": old.why,
-        "spared": old.spared.value if old.spared else None,
-    }
+    return like(PruneDocument, result, dry_run=dry_run, removed=files(result.removed), spared=files(result.spared))

@@ -33,26 +33,4 @@ if TYPE_CHECKING:
     from tpuwatch.config.start import DEFAULT_SOCKET, NEVER_SET, THIS_MACHINE, StartConfig, read_config, usable_config
     from tpuwatch.config.types import Allowed, Name, Project, Seconds, Section, YesNo, split_listen
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "consistency": ["inconsistencies"],
-            "file": ["SYSTEM_PATH", "stamp"],
-            "load": ["load_config"],
-            "render": ["as_dict", "render_example", "show"],
-            "restart": ["LedgerConfig", "RestartConfig"],
-            "schema": [
-                "CloudConfig",
-                "Config",
-                "ConfigKey",
-                "HostConfig",
-                "HttpConfig",
-                "KubernetesConfig",
-                "MonitoringConfig",
-                "PeersConfig",
-                "StateConfig",
-            ],
-            "start": ["DEFAULT_SOCKET", "NEVER_SET", "THIS_MACHINE", "StartConfig", "read_config", "usable_config"],
-            "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -2,7 +2,8 @@
 
 A document is a dataclass whose fields are, by their annotations: text, numbers, `Time`, `Words`, `Any`, other
 dataclasses, enums, bytes, tuples and mappings of these, and each of them or None. What is read may come from others:
-keys that are not known are ignored, as those of a newer tpuwatch; a key that is missing has its field's default.
+keys that are not known are ignored, as those of a newer tpuwatch, unless it is read strictly; a key that is missing has
+its field's default.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ def encode(document: Any) -> dict[str, Any]:
     return found
 
 
-def decode(document: type[D], value: Any) -> D:
-    """The dataclass that a value of JSON holds. Raises DocumentError for any other."""
-    found: D = _form(document).decode(value)
+def decode(document: type[D], value: Any, *, strict: bool = False) -> D:
+    """The dataclass that a value of JSON holds. Raises DocumentError for any other; `strict`: for unknown keys, too."""
+    found: D = _form(document, strict).decode(value)
     return found
 
 
@@ -240,9 +241,10 @@ class _Hexadecimal:
 
 
 class _Dataclass:
-    def __init__(self, document: type[Any]) -> None:
+    def __init__(self, document: type[Any], strict: bool) -> None:
         self._document = document
-        self._forms = {name: _form_of(hint) for name, hint in _hints(document).items()}
+        self._strict = strict
+        self._forms = {name: _form_of(hint, strict) for name, hint in _hints(document).items()}
         self._times = frozenset(name for name, form in self._forms.items() if _is_time(form))
         self._required = [
             one.name
@@ -271,6 +273,8 @@ class _Dataclass:
                 found[name] = _within(key, form.decode, one)
             elif name in self._required:
                 raise DocumentError("is missing", key)
+        if self._strict and (unknown := value.keys() - self._forms.keys()):
+            raise DocumentError("is not known", min(unknown))
         return self._document(**found)
 
     def schema(self, found: dict[str, Schema]) -> Schema:
@@ -300,13 +304,13 @@ _SCALARS: Final[dict[Any, _Form]] = {
 }
 
 
-_FORMS: dict[type[Any], _Dataclass] = {}  # made when they are first needed
+_FORMS: dict[tuple[type[Any], bool], _Dataclass] = {}  # made when they are first needed
 
 
-def _form(document: type[Any]) -> _Dataclass:
-    if document not in _FORMS:
-        _FORMS[document] = _Dataclass(document)
-    return _FORMS[document]
+def _form(document: type[Any], strict: bool = False) -> _Dataclass:
+    if (document, strict) not in _FORMS:
+        _FORMS[document, strict] = _Dataclass(document, strict)
+    return _FORMS[document, strict]
 
 
 _WORDS: dict[type[Any], dict[str, _Form]] = {}  # the same
@@ -329,7 +333,7 @@ def _hints(document: type[Any]) -> dict[str, Any]:
     return hints
 
 
-def _form_of(hint: Any) -> _Form:
+def _form_of(hint: Any, strict: bool = False) -> _Form:
     """The form of an annotation. Raises TypeError for one that documents do not have."""
     if hint in _SCALARS:
         return _SCALARS[hint]
@@ -337,13 +341,13 @@ def _form_of(hint: Any) -> _Form:
     if origin is Annotated:
         return _marked(arguments[0], arguments[1])
     if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
-        return _OrNone(_form_of(arguments[0]))
+        return _OrNone(_form_of(arguments[0], strict))
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _List(_form_of(arguments[0]))
+        return _List(_form_of(arguments[0], strict))
     if origin in (Mapping, dict) and arguments[0] is str:
-        return _Map(_form_of(arguments[1]))
+        return _Map(_form_of(arguments[1], strict))
     if dataclasses.is_dataclass(hint):
-        return _form(hint)  # type: ignore[arg-type] # of a class
+        return _form(hint, strict)  # type: ignore[arg-type] # of a class
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _Member("string", (str,), hint)
     raise TypeError(f"a document has no {hint}")

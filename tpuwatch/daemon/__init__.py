@@ -14,9 +14,4 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.daemon.daemon import Daemon
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "daemon": ["Daemon"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -18,13 +18,4 @@ if TYPE_CHECKING:
     from tpuwatch.doctor.report import count, print_report, report_document
     from tpuwatch.doctor.run import is_conclusive, run_checks
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "check": ["Check", "CheckStatus"],
-            "checks": ["CHECKS"],
-            "environment": ["Environment"],
-            "report": ["count", "print_report", "report_document"],
-            "run": ["is_conclusive", "run_checks"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -16,11 +16,4 @@ if TYPE_CHECKING:
     from tpuwatch.exec.preparation import PreparedRun, prepare_run
     from tpuwatch.exec.process import CommandError
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "command": ["run_command"],
-            "preparation": ["PreparedRun", "prepare_run"],
-            "process": ["CommandError"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -32,23 +32,4 @@ if TYPE_CHECKING:
     from tpuwatch.google.tpu_client import MAX_PAGES, PAGE_SIZE, CloudClient
     from tpuwatch.google.tpu_node import NodeConverter, enum_name, short_name
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "errors": [
-                "ApiError",
-                "ApiFault",
-                "PreconditionError",
-                "RequestContext",
-                "StorageError",
-                "explain",
-            ],
-            "metadata": ["DEFAULT_HOST", "FLAVOR", "MetadataClient", "MetadataError", "metadata_host", "metadata_url"],
-            "monitoring": ["MonitoringConnection", "monitoring_call"],
-            "permissions": ["PermissionsClient"],
-            "storage": ["Bucket", "StoredObject"],
-            "tpu_client": ["CloudClient", "MAX_PAGES", "PAGE_SIZE"],
-            "tpu_node": ["NodeConverter", "enum_name", "short_name"],
-        },
-        submodules=["storage"],
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

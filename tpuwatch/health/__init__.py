@@ -16,11 +16,4 @@ if TYPE_CHECKING:
     from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.health.service import EVERY_SECONDS, JudgeService
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "judge": ["judge_node"],
-            "limits": ["JudgeLimits"],
-            "service": ["EVERY_SECONDS", "JudgeService"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

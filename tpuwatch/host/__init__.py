@@ -31,26 +31,4 @@ if TYPE_CHECKING:
     )
     from tpuwatch.host.users import USER_FILES, parse_users
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cpu": ["Mean"],
-            "devices": ["GOOGLE", "tpu_devices"],
-            "holders": ["HolderScan", "Holders", "LOCK_FILE", "parse_locks"],
-            "listeners": ["Listeners"],
-            "memory": ["parse_groups", "read_memory"],
-            "pressure": ["waited_seconds"],
-            "procfs": [
-                "ProcFs",
-                "Process",
-                "Processes",
-                "parse_environ",
-                "parse_numbers",
-                "parse_stat",
-                "read_bounded",
-                "shown_command",
-            ],
-            "users": ["USER_FILES", "parse_users"],
-        },
-        submodules=["oom"],
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -16,11 +16,4 @@ if TYPE_CHECKING:
     from tpuwatch.ingest.double_reports import DoubleReports
     from tpuwatch.ingest.service import LogService
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "bad_values": ["bad_value_events"],
-            "double_reports": ["DoubleReports"],
-            "service": ["LogService"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

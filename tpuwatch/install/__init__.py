@@ -15,10 +15,4 @@ if TYPE_CHECKING:
     from tpuwatch.install.host import InstallHost
     from tpuwatch.install.steps import InstallStep, install_steps, leftovers, uninstall_steps
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "host": ["InstallHost"],
-            "steps": ["InstallStep", "install_steps", "leftovers", "uninstall_steps"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

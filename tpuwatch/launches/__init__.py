@@ -25,20 +25,4 @@ if TYPE_CHECKING:
     from tpuwatch.launches.life import Life
     from tpuwatch.launches.tracker import MARKS, LaunchTracker, Origin, shows_launch
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "exec_records": [
-                "ExecRecord",
-                "RecordedFinding",
-                "discard_record",
-                "make_drop_box",
-                "read_records",
-                "take_records",
-                "trim_records",
-                "write_record",
-            ],
-            "life": ["Life"],
-            "tracker": ["LaunchTracker", "MARKS", "Origin", "shows_launch"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

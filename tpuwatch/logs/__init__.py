@@ -36,31 +36,4 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.sources import Discovery
     from tpuwatch.logs.text_input import STDIN, NoSuchFileError, UnreadableError, size_of, text_chunks
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "line_breaks": ["over_lines"],
-            "parse.exception_chains": ["agree"],
-            "parse.job_output": ["any_near"],
-            "parse.match": ["Match", "Repeats"],
-            "parse.parser": ["LogParser", "StreamKind"],
-            "parse.scan": ["Scanner"],
-            "parse.source_code": ["is_source_code"],
-            "pruning": ["OldLog", "PruneResult", "prune"],
-            "rules.catalogue": [
-                "Catalogue",
-                "Rule",
-                "load_catalogue",
-                "for_outputs",
-                "for_programs",
-                "for_streams",
-                "with_threshold",
-            ],
-            "tail.files": ["LogFile", "Refusal", "RefusedError", "libtpu_file"],
-            "tail.follow": ["Follower"],
-            "tail.followed_file": ["FileMatch", "FileProgress"],
-            "tail.job_glob": ["JobGlob"],
-            "tail.sources": ["Discovery"],
-            "text_input": ["STDIN", "NoSuchFileError", "UnreadableError", "size_of", "text_chunks"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -15,10 +15,4 @@ if TYPE_CHECKING:
     from tpuwatch.metrics.cloud_monitoring import CloudMonitoringExport, samples
     from tpuwatch.metrics.registry import Metrics
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cloud_monitoring": ["CloudMonitoringExport", "samples"],
-            "registry": ["Metrics"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -6,7 +6,7 @@ never decide who may act: that is the lease's version alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
@@ -78,6 +78,12 @@ class Attempt:
     actor: str
     reason: str = ""  # why it was wanted, a sentence
     note: str = ""  # what came of it, a sentence
+
+    @classmethod
+    def of(cls, record: RestartRecord) -> Attempt:
+        """That of a record which has ended."""
+        same = {one.name: getattr(record, one.name) for one in fields(cls) if one.name != "ended"}
+        return cls(**{**same, "began": record.began or record.requested, "ended": record.entered})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ Light to import: `tpuwatch exec` needs it before a command starts.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping  # noqa: TC003 (the codec reads annotations)
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tpuwatch.model.launches import Launch
 
 SIZE: Final = "TPU_PREMAPPED_BUFFER_SIZE"

@@ -51,46 +51,4 @@ if TYPE_CHECKING:
     from tpuwatch.program.roofline import Roofline, flops_document, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "child": ["OWN_CHILD", "ChildLimits", "available_memory"],
-            "layout": [
-                "LANES",
-                "Layout",
-                "Tensor",
-                "best_layout",
-                "hlo_type",
-                "laid_out",
-                "layout_of_size",
-                "parse_tensor",
-                "tile",
-                "without_waste",
-            ],
-            "preflight": [
-                "HBM",
-                "Change",
-                "Preflight",
-                "Program",
-                "Trial",
-                "interpreter",
-                "memory_limit",
-                "preflight_document",
-                "run_preflight",
-            ],
-            "output": ["findings_of"],
-            "probe": ["ProbeRequest", "ProbeResult", "probe_command", "probe_document", "run_probe"],
-            "profiling": [
-                "Profile",
-                "ProfileFigures",
-                "ProfiledOperation",
-                "find_profile",
-                "profile_command",
-                "profile_document",
-                "profile_findings",
-                "read_profile",
-            ],
-            "roofline": ["Roofline", "flops_document", "mxu_bound", "roofline_of"],
-            "targets": ["CompileTarget", "target"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

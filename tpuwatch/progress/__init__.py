@@ -14,4 +14,4 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.progress.service import ProgressService
 else:
-    __getattr__, __all__ = public_face(__name__, {"service": ["ProgressService"]})
+    __getattr__, __all__ = public_face(__name__, __file__)

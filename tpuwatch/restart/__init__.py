@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.restarts import (
         LedgerStatus,
-        PastRestart,
         RestartState,
         cancel_restart,
         read_history,
@@ -33,32 +32,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.targets import OwnNode, UsageError, find_own_node, parse_targets
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.service import RestartService
-    from tpuwatch.restart.wording import action_words, full_name, phase_words
+    from tpuwatch.restart.wording import full_name, words
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cloud_api": ["CloudNodeApi"],
-            "driver": ["Progress"],
-            "ledger.owner": ["has_ended", "owner_words"],
-            "operator.access": ["LedgerAccess", "ledger_problem", "open_access"],
-            "operator.headline": ["RETRYING", "Headline", "left", "trouble"],
-            "operator.report": ["NodeReport", "NodeReporter"],
-            "operator.restarts": [
-                "LedgerStatus",
-                "PastRestart",
-                "RestartState",
-                "cancel_restart",
-                "read_history",
-                "read_status",
-                "reported_history",
-                "reported_status",
-                "reset_breaker",
-            ],
-            "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
-            "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
-            "wording": ["action_words", "full_name", "phase_words"],
-            "policy.settings": ["PolicySettings"],
-            "service": ["RestartService"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.model import TOUCHED, Action, Lease, Phase, RestartRecord, Target
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
-from tpuwatch.restart.wording import DOWN
+from tpuwatch.restart.wording import DOWN, words
 from tpuwatch.restart.workflow import commands, workflow
 from tpuwatch.restart.workflow.types import ApiCall, PresentEvidence
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpuwatch.core import Clock
+    from tpuwatch.restart.cloud_api import CloudNodeApi
     from tpuwatch.restart.ledger.base import Ledger
-    from tpuwatch.restart.workflow.types import CallAnswer, NodeObservation, PhaseLimits
+    from tpuwatch.restart.workflow.types import PhaseLimits
 
 IS_ALARM: Final = {"is_alarm": True}  # of a log record that says what the progress or the result has as well
 LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
@@ -38,22 +39,6 @@ _LOOK_SECONDS: Final = 2.0  # between two readings of a record that another driv
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-class NodeApi(Protocol):
-    """One server of the Cloud TPU API. Every call has a deadline; nothing is retried here."""
-
-    def look(self, target: Target, *, since: float | None) -> NodeObservation:
-        """What it shows of the node, with the operations on it that were created at or after `since`, or without any.
-
-        A fault gives an observation without a state; never raises for what is foreseen.
-        """
-
-    def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
-        """Make the call. A lost answer is a CallAnswer without an outcome."""
-
-    def close(self) -> None:
-        """Let the connection go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +315,7 @@ class Driver(LeasedDriver):
     actions = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE})
 
     _: KW_ONLY
-    api: NodeApi
+    api: CloudNodeApi
     limits: PhaseLimits
     by_operator: bool = False  # who wants the node restarted whatever is known of it
     # What is known now of what the restart was decided on. Without it nothing that a policy decided is taken down.
@@ -413,7 +398,7 @@ class UnrecordedEndError(LedgerError):
     """A restart has ended, which could not be recorded."""
 
     def __init__(self, record: RestartRecord, error: LedgerError) -> None:
-        how = f"the restart of node {record.target.node} has ended ({record.phase.value.replace('_', ' ')})"
+        how = f"the restart of node {record.target.node} has ended ({words(record.phase)})"
         super().__init__(f"{how}, and that could not be recorded: {error}")
         self.record = record  # as it was to be written
         self.why = str(error)

@@ -1,4 +1,4 @@
-"""The threads that drive restarts, one for each node."""
+"""The threads that drive restarts, one for each node, and the drivers: of the Cloud TPU API, and of this machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import ConflictError, LedgerError
+from tpuwatch.model import Action
+from tpuwatch.restart.driver import Driver
+from tpuwatch.restart.ledger.opening import phase_limits
+from tpuwatch.restart.local.driver import LocalDriver
+from tpuwatch.restart.local.linux import Linux
+from tpuwatch.restart.policy.situation import OF_THE_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tpuwatch.config import Config
     from tpuwatch.core import Clock
-    from tpuwatch.model import Action, RestartRecord, Target
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import Holder, JudgedNode, RestartRecord, Snapshot, Target
     from tpuwatch.restart.driver import LeasedDriver, Progress
+    from tpuwatch.restart.ledger.base import Ledger
+    from tpuwatch.restart.ledger.owner import ThisMachine
+    from tpuwatch.restart.sight import Sight
 
 MAX_DRIVERS: Final = 64  # a node that waits for capacity has its thread for hours, and must not keep others from theirs
 
@@ -31,23 +42,67 @@ class DriveResult:
 
 
 class DriverPool:
-    """Used from one thread, but for `wait` and `on_progress`, which the drivers call."""
+    """Used from one thread, but for `on_progress`, which the drivers call."""
 
-    def __init__(self, clock: Clock, *, on_change: Callable[[], None]) -> None:
-        """`on_change` is called from any thread when a driver enters another phase, writes a note, ends, or goes on
-        unrecorded or recorded.
+    def __init__(
+        self,
+        config: Config,
+        ledger: Ledger,
+        *,
+        sight: Sight,
+        metrics: Metrics,
+        clock: Clock,
+        here: ThisMachine,
+        stopping: threading.Event,
+        on_change: Callable[[], None],
+    ) -> None:
+        """The drivers judge a node again by `sight`, and end when `stopping` is set, which `stop` does. `on_change` is
+        called from any thread when a driver enters another phase, writes a note, ends, or goes on unrecorded or
+        recorded.
         """
+        self._config = config
+        self._ledger = ledger
+        self._sight = sight
+        self._metrics = metrics
         self._clock = clock
+        self._here = here
+        self._stopping = stopping
         self._on_change = on_change
-        self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._threads: dict[Target, threading.Thread] = {}
         self._latest: dict[Target, Progress] = {}
         self._results: list[DriveResult] = []
 
-    def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the drivers are to stop; whether they are."""
-        return self._stopping.wait(seconds)
+    def make(self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot) -> LeasedDriver:
+        """Who drives such a record. `judged`: the node as it was judged, if the verdict is what it is about."""
+        restart, lease = self._config.restart, self._config.ledger.lease_seconds
+        if action in OF_THE_MACHINE:
+            return LocalDriver(
+                self._ledger,
+                target,
+                system=Linux(self._clock, self._config.host.root),
+                clock=self._clock,
+                wait=self._stopping.wait,
+                at_fault=_at_fault(judged, action, snapshot) if judged is not None else (),
+                settings=restart,
+                on_progress=self.on_progress,
+                lease_seconds=lease,
+                here=self._here,
+            )
+        from tpuwatch.restart.cloud_api import CloudNodeApi  # Google's packages
+
+        return Driver(
+            self._ledger,
+            target,
+            api=CloudNodeApi(self._config.cloud, clock=self._clock, counted=self._metrics.node.count_api_request),
+            clock=self._clock,
+            wait=self._stopping.wait,
+            limits=phase_limits(restart),
+            judge_again=self._sight.confirm,
+            on_progress=self.on_progress,
+            lease_seconds=lease,
+            here=self._here,
+        )
 
     def on_progress(self, progress: Progress) -> None:
         """Keep how far a driver is."""
@@ -56,10 +111,6 @@ class DriverPool:
             self._latest[progress.record.target] = progress
         if before is None or _key(before) != _key(progress):
             self._on_change()
-
-    def is_stopping(self) -> bool:
-        """Whether the drivers are to stop. May be called from any thread."""
-        return self._stopping.is_set()
 
     @property
     def has_room(self) -> bool:
@@ -131,3 +182,11 @@ class DriverPool:
 
 def _key(progress: Progress) -> tuple[object, ...]:
     return progress.phase, progress.record.note, bool(progress.unrecorded)
+
+
+def _at_fault(judged: JudgedNode, action: Action, snapshot: Snapshot) -> tuple[Holder, ...]:
+    """The holders that the verdict speaks of; a checkpoint is asked of all."""
+    holders = snapshot.host.value.holders if snapshot.host.value is not None and snapshot.host.problem is None else ()
+    if action is Action.CHECKPOINT:
+        return tuple(holders)
+    return tuple(one for one in holders if one.pid in judged.judgement.pids)

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, counted, ended, printable, times
 from tpuwatch.model import Blocked, Phase
 from tpuwatch.restart.operator_message import OperatorMessage
 from tpuwatch.restart.webhook import slack
-from tpuwatch.restart.wording import own_command
+from tpuwatch.restart.wording import own_command, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Hashable
 
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Action, JudgedNode, RestartDecision, RestartRecord, Target
     from tpuwatch.restart.audit import Audit
     from tpuwatch.restart.driver import Progress
+    from tpuwatch.restart.webhook import Webhook
 
 MAX_LINES: Final = 20  # of decisions, that one turn writes into tpuwatch's log
 LOG_AGAIN_SECONDS: Final = 600.0  # the same of one node, which flaps between two decisions
@@ -48,15 +49,15 @@ class Notifier:
         metrics: Metrics,
         audit: Audit,
         clock: Clock,
-        send: Callable[[Mapping[str, Any]], None],
+        webhook: Webhook | None,
         config: str = "",
     ) -> None:
-        """`send` sends a document to operators; `config` is the configuration's file, if their commands need it."""
+        """`webhook` sends to operators; `config` is the configuration's file, if their commands need it."""
         self._config = config
         self._metrics = metrics
         self._audit = audit
         self._clock = clock
-        self._send_document = send
+        self._webhook = webhook
         self._lines = 0
         self._keys: dict[str, tuple[object, ...]] = {}  # of the decision that was reported last, by the nodes' labels
         self._last_reported: dict[Hashable, float] = {}  # what was logged or sent, and when, by the monotonic clock
@@ -88,6 +89,11 @@ class Notifier:
             key = decision.blocked if decision.blocked in _OF_ALL else (label, decision.key)
             wanted, blocked = decision.wanted, decision.blocked
             self._send_once(key, "person_needed", decision.sentence, message, decision, wanted=wanted, blocked=blocked)
+
+    def close(self) -> None:
+        """Send no more; returns at once."""
+        if self._webhook is not None:
+            self._webhook.close()
 
     def end_turn(self, labels: set[str]) -> None:
         """Forget the decisions on all nodes but these candidates."""
@@ -126,8 +132,7 @@ class Notifier:
             self._metrics.restart.observe_duration(record.action, record.entered - (record.began or record.requested))
         self._audit.note_record(record, record.phase.value, record.note)
         well = record.phase in (Phase.DONE, Phase.CANCELLED)
-        words = record.phase.value.replace("_", " ")
-        sentence = f"{record.action.value} of {record.target.node} because of {record.cause}: {words}."
+        sentence = f"{record.action.value} of {record.target.node} because of {record.cause}: {words(record.phase)}."
         sentence = f"{sentence} {record.note}".rstrip()
         _log.log(logging.INFO if well else logging.WARNING, "%s", printable(sentence))
         if (event := _EVENTS.get(record.phase)) is not None:
@@ -178,8 +183,10 @@ class Notifier:
         return True
 
     def _send(self, event: str, target: Target | None, sentence: str, text: str, **more: object) -> None:
+        if self._webhook is None:
+            return
         about = f"{target.node} (zone {target.zone}, project {target.project}): " if target is not None else ""
-        self._send_document(
+        self._webhook.send(
             {
                 "text": slack(f"tpuwatch: {about}{text}"),
                 "source": "tpuwatch",

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.config import SYSTEM_PATH
-from tpuwatch.core import LedgerError, Loop, LoopStatus
+from tpuwatch.core import LedgerError, LoopGroup
 from tpuwatch.health import JudgeLimits
 from tpuwatch.model import STUCK, TOUCHED, Action, RestartsStatus
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.candidates import Candidates, target_of
 from tpuwatch.restart.clock_check import ClockCheck
-from tpuwatch.restart.driver_maker import DriverMaker
 from tpuwatch.restart.driver_pool import DriverPool
 from tpuwatch.restart.ledger.opening import open_ledger
 from tpuwatch.restart.ledger.owner import ThisMachine
@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tpuwatch.config import Config
-    from tpuwatch.core import Clock
+    from tpuwatch.core import Clock, LoopStatus
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import JudgedNode, Peer, RestartBudget, RestartDecision, RestartRecord, Snapshot
     from tpuwatch.restart.candidates import Candidate
     from tpuwatch.restart.ledger.reading import LedgerReading
-    from tpuwatch.restart.local.system import System
     from tpuwatch.restart.policy.budgets import LedgerView
     from tpuwatch.restart.starter import Begun
 
@@ -53,7 +52,7 @@ MIN_CANDIDATE_SECONDS: Final = 2.0  # … while there are candidates: short at f
 MAX_CANDIDATE_SECONDS: Final = 30.0
 MAX_ACTS: Final = 5  # that begin in one turn
 STOP_SECONDS: Final = 5.0  # how long `stop` waits for drivers to release their leases
-SLACK_SECONDS: Final = 120.0  # how long a turn may take besides the ledger
+SLACK_SECONDS: Final = 60.0  # how long a turn may take besides the ledger, and what each loop may
 _READING_CALLS: Final = 15  # a reading may take as long as this many calls
 
 
@@ -72,7 +71,6 @@ class RestartService:
         progress: Callable[[str, float], None],
         ask_peer: Callable[[str], Peer | None],
         here: ThisMachine | None = None,
-        system: System | None = None,
     ) -> None:
         """`nodes` and `snapshot` return the judged nodes and the signals' answers; `watching_since` is when tpuwatch
         began. `progress` is called after each turn, from the loop's thread; `ask_peer`, from any, asks the
@@ -84,41 +82,38 @@ class RestartService:
         self._snapshot = snapshot
         self._metrics = metrics
         self._clock = clock
-        self._progress = progress
         self._acts_on_nodes = config.cloud.enabled
         self._settings = PolicySettings.of(config)
-        host, here = os.uname().nodename, here or ThisMachine()
-        self._drivers = DriverPool(clock, on_change=self.on_verdicts)
+        host, here, stopping = os.uname().nodename, here or ThisMachine(), threading.Event()
         self._sight = Sight(
             nodes=nodes,
             snapshot=snapshot,
             settings=self._settings,
             clock=clock,
-            is_stopping=self._drivers.is_stopping,
+            is_stopping=stopping.is_set,
             ask_peer=ask_peer,
         )
-        ledger = open_ledger(config, clock, wait=self._drivers.wait, counted=metrics.node.count_api_request)
+        ledger = open_ledger(config, clock, wait=stopping.wait, counted=metrics.node.count_api_request)
         self._ledger = WatchedLedger(ledger, clock, metrics)
         self._starter = RestartStarter(ledger, self._settings, clock, f"tpuwatch@{host}")
-        self._make_driver = DriverMaker(
+        self._drivers = DriverPool(
             config,
             ledger,
-            pool=self._drivers,
             sight=self._sight,
             metrics=metrics,
             clock=clock,
             here=here,
-            system=system,
-        ).make
+            stopping=stopping,
+            on_change=self.on_verdicts,
+        )
         servers = {"the ledger's server": ledger.server_time, "Google's servers": self._googles_time}
         self._clock_check = ClockCheck(clock, servers)
         url = config.restart.webhook_url
-        self._webhook = Webhook(url, counted=metrics.restart.count_webhook_message) if url else None
         self._notifier = Notifier(
             metrics=metrics,
             audit=Audit(config.state.dir / FILE_NAME, self._starter.actor, clock),
             clock=clock,
-            send=self._webhook.send if self._webhook is not None else lambda _: None,
+            webhook=Webhook(url, counted=metrics.restart.count_webhook_message) if url else None,
             config=str(config.source) if config.source not in (None, SYSTEM_PATH) else "",
         )
         self._unfinished = UnfinishedRestarts(
@@ -126,7 +121,6 @@ class RestartService:
             ledger,
             starter=self._starter,
             drivers=self._drivers,
-            make_driver=self._make_driver,
             sight=self._sight,
             notifier=self._notifier,
             clock=clock,
@@ -137,30 +131,27 @@ class RestartService:
         self._candidates = Candidates(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
         self._acts_left = MAX_ACTS
         self.status = RestartsStatus(acts=self._settings.act)  # replaced at each turn, never changed
-        self._last_success: float | None = None
-        self._began_at = clock.time()
-        turn = 3 * TURN_SECONDS + _READING_CALLS * (1 + MAX_ACTS) * config.ledger.timeout_seconds
-        self._limit = turn + SLACK_SECONDS
-        self._loop = Loop(NAME, self.turn, clock=clock, done=self._done)
+        self._loops = LoopGroup(clock=clock, on_turn=progress)
+        calls = _READING_CALLS * (1 + MAX_ACTS) * config.ledger.timeout_seconds + SLACK_SECONDS
+        self._loops.add(NAME, self.turn, TURN_SECONDS, calls)
 
     # -- for the daemon
 
     def start(self) -> None:
         """Let the loop begin."""
-        self._loop.start()
+        self._loops.start()
 
     def on_verdicts(self) -> None:
         """The nodes were judged: decide again soon. May be called from any thread."""
-        self._loop.wake()
+        self._loops.wake(NAME)
 
     def stop(self) -> None:
         """Stop. Restarts that are under way stay as they stand; the next service finishes them."""
-        self._loop.stop()
+        self._loops.stop()
         self._drivers.stop()
-        if self._webhook is not None:
-            self._webhook.close()
+        self._notifier.close()
         until = self._clock.monotonic() + STOP_SECONDS
-        if self._loop.join(STOP_SECONDS):
+        if self._loops.join(NAME, STOP_SECONDS):
             if self._drivers.join(max(0.0, until - self._clock.monotonic())):
                 self._ledger.close()
             self._collect_results()  # of drivers that have ended since the last turn
@@ -179,13 +170,11 @@ class RestartService:
 
     def limits(self) -> dict[str, float]:
         """How long the loop may go without success, in seconds."""
-        return {NAME: self._limit}
+        return self._loops.limits()
 
     def loops(self) -> list[LoopStatus]:
-        """How the loop is. Before its first turn has ended it is fresh for as long as a turn may take."""
-        last = self._last_success
-        age = self._clock.time() - (self._began_at if last is None else last)
-        return [LoopStatus(NAME, last, age < self._limit)]
+        """How the loop is."""
+        return self._loops.status()
 
     # -- the loop
 
@@ -209,10 +198,6 @@ class RestartService:
         self._notifier.end_turn({one.judged.label for one in candidates} | unseen)
         self._show(decisions)
         return min(TURN_SECONDS, pace)
-
-    def _done(self, name: str, seconds: float) -> None:
-        self._last_success = self._clock.time()
-        self._progress(name, seconds)
 
     def _collect_results(self) -> None:
         """Report the drivers that have ended, and the notes of those that run."""
@@ -300,7 +285,7 @@ class RestartService:
             decision,
             reading,
             decide=lambda view: self._decision(candidate, view),
-            make_driver=lambda decision: self._make_driver(
+            make_driver=lambda decision: self._drivers.make(
                 candidate.target, decision.wanted, candidate.judged, snapshot
             ),
             summary=candidate.judged.judgement.summary,

@@ -14,12 +14,11 @@ from tpuwatch.restart.policy.situation import OF_THE_MACHINE, REQUEST_SECONDS
 from tpuwatch.restart.workflow.types import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
-    from tpuwatch.model import Action, JudgedNode, RestartRecord, Snapshot, Target
-    from tpuwatch.restart.driver import LeasedDriver
+    from tpuwatch.model import JudgedNode, RestartRecord, Snapshot, Target
     from tpuwatch.restart.driver_pool import DriverPool
     from tpuwatch.restart.ledger.base import Ledger, Stored
     from tpuwatch.restart.ledger.owner import ThisMachine
@@ -42,7 +41,6 @@ class UnfinishedRestarts:
         *,
         starter: RestartStarter,
         drivers: DriverPool,
-        make_driver: Callable[[Target, Action, JudgedNode | None, Snapshot], LeasedDriver],
         sight: Sight,
         notifier: Notifier,
         clock: Clock,
@@ -54,7 +52,6 @@ class UnfinishedRestarts:
         self._ledger = ledger
         self._starter = starter
         self._drivers = drivers
-        self._make_driver = make_driver
         self._sight = sight
         self._notifier = notifier
         self._clock = clock
@@ -165,5 +162,5 @@ class UnfinishedRestarts:
 
     def _drive(self, stored: Stored, own: JudgedNode | None, snapshot: Snapshot) -> None:
         record = stored.record
-        driver = self._make_driver(record.target, record.action, own, snapshot)
+        driver = self._drivers.make(record.target, record.action, own, snapshot)
         self._drivers.drive(driver, record.action, free=stored.version)

@@ -19,14 +19,9 @@ DOWN: Final = {
 }
 
 
-def phase_words(phase: Phase) -> str:
-    """A phase as it is shown: `needs operator`."""
-    return phase.value.replace("_", " ")
-
-
-def action_words(action: Action) -> str:
-    """An action as it is shown: `restart node`."""
-    return action.value.replace("_", " ")
+def words(value: Phase | Action) -> str:
+    """A phase or an action as it is shown: `needs operator`, `restart node`."""
+    return str(value.value).replace("_", " ")
 
 
 def full_name(target: Target) -> str:
@@ -43,5 +38,5 @@ def describe_local_action(record: RestartRecord, now: float) -> str:
     """What the node's own tpuwatch is doing to it, a sentence."""
     return (
         f"The node's own tpuwatch began an action on it {length(now - record.requested)} ago, which this restart "
-        f"ends: {action_words(record.action)}, phase {phase_words(record.phase)!r}."
+        f"ends: {words(record.action)}, phase {words(record.phase)!r}."
     )

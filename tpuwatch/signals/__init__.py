@@ -20,15 +20,4 @@ if TYPE_CHECKING:
     from tpuwatch.signals.runtime import RuntimeSignal
     from tpuwatch.signals.service import SignalsService
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cloud": ["CloudSignal", "Watch", "watches"],
-            "identity": ["IdentitySignal", "ask_metadata", "kubernetes_node", "metrics_ports"],
-            "kubernetes": ["KubernetesSignal", "in_cluster"],
-            "monitoring": ["MonitoringSignal"],
-            "probe": ["PROBE_FILE", "leave_probe", "probe_event", "read_probe"],
-            "runtime": ["RuntimeSignal"],
-            "service": ["SignalsService"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -21,16 +21,4 @@ if TYPE_CHECKING:
     from tpuwatch.sim.scenario.file import DEFAULT_SCENARIO, built_in_scenarios, load_scenario
     from tpuwatch.sim.simulator import Simulator
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "client": ["Client"],
-            "demo": ["Demo"],
-            "machine": ["SimulatedMachine"],
-            "host.tuned_program": ["LAUNCH_OPTIONS", "LaunchScript", "add_launch_arguments", "run_launch"],
-            "directory": ["SimulatorDirectory", "default_directory"],
-            "scenario.file": ["DEFAULT_SCENARIO", "built_in_scenarios", "load_scenario"],
-            "output": ["print_start", "print_state", "print_step"],
-            "simulator": ["Simulator"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -18,11 +18,4 @@ if TYPE_CHECKING:
     from tpuwatch.store.schema import FILE_NAME, is_damage
     from tpuwatch.store.store import EventStore
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "reader": ["StoreReader"],
-            "schema": ["FILE_NAME", "is_damage"],
-            "store": ["EventStore"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

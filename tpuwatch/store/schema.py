@@ -145,9 +145,9 @@ def read_only_uri(path: Path) -> str:
     return uri
 
 
-def user_version(connection: sqlite3.Connection, database: str = "main") -> int:
+def user_version(connection: sqlite3.Connection) -> int:
     """The schema's version in the file: 0 if it has no tables yet."""
-    return int(connection.execute(f"PRAGMA {database}.user_version").fetchone()[0])
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:

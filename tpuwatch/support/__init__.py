@@ -16,11 +16,4 @@ if TYPE_CHECKING:
     from tpuwatch.support.parts import Sources, ask_documents, collect, people, projects
     from tpuwatch.support.redactor import Redactor
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "archive": ["MAX_BYTES", "Archive", "write_archive"],
-            "parts": ["Sources", "ask_documents", "collect", "people", "projects"],
-            "redactor": ["Redactor"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

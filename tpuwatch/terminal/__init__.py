@@ -26,21 +26,4 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.stage_line import StageLine
     from tpuwatch.terminal.status import print_status, print_whole_status
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "advise": ["print_advice"],
-            "console": ["UNWRAPPED", "Console", "Lines", "print_text", "wants_colour"],
-            "findings": ["describe_launch", "print_finding", "print_findings"],
-            "node": ["STYLES", "print_machine", "print_node", "print_nodes", "print_other_nodes"],
-            "plot_png": ["save"],
-            "preflight": ["print_preflight"],
-            "probe": ["print_probe"],
-            "profile": ["PROFILE_SHARES", "print_profile"],
-            "restart": ["RestartDisplay"],
-            "restarts": ["print_restart_history", "print_restarts"],
-            "stage_line": ["StageLine"],
-            "status": ["print_status", "print_whole_status"],
-        },
-        submodules=["findings", "top", "tune"],
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import Waker, clean, cut, length, printable
 from tpuwatch.model import Phase
-from tpuwatch.restart import RETRYING, UsageError, full_name, phase_words
+from tpuwatch.restart import RETRYING, UsageError, full_name, words
 from tpuwatch.terminal.console import Console, print_text
 from tpuwatch.terminal.node import print_node
 
@@ -92,7 +92,7 @@ class RestartDisplay:
         self._line(full_name(record.target), style="bold")
         self._line(
             f"A restart of it is in progress, which {record.actor} requested {length(now - record.requested)} ago "
-            f"({record.reason.rstrip('.')}). Its phase is {phase_words(record.phase)!r}.",
+            f"({record.reason.rstrip('.')}). Its phase is {words(record.phase)!r}.",
             indent=_INDENT,
         )
 
@@ -134,7 +134,7 @@ class RestartDisplay:
 
     def _show_phase(self, progress: Progress) -> None:
         record = progress.record
-        heading = f"{elapsed(progress.elapsed):>7}  {phase_words(record.phase):<{_PHASE_WIDTH}}  "
+        heading = f"{elapsed(progress.elapsed):>7}  {words(record.phase):<{_PHASE_WIDTH}}  "
         text = progress.sentence
         if record.open and not self.verbose:
             waits = text.startswith("Node ")  # with it begins what the driver says of a node that goes its way
@@ -323,7 +323,7 @@ def _details(record: RestartRecord) -> tuple[object, ...]:
 def _waiting(record: RestartRecord, now: float) -> str:
     """The live line: for how long what has lasted."""
     since = record.down if _is_retried(record) and record.down else record.entered
-    parts = [f"{phase_words(record.phase)} {elapsed(now - since)}"]
+    parts = [f"{words(record.phase)} {elapsed(now - since)}"]
     if _is_retried(record):
         parts.append("1 try" if record.tries == 1 else f"{record.tries} tries")
         if record.not_before > now:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import counted, format_time, length
 from tpuwatch.model import Phase
-from tpuwatch.restart import action_words, left, phase_words
+from tpuwatch.restart import left, words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.restart import STYLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tpuwatch.model import RestartRecord, Target
-    from tpuwatch.restart import LedgerAccess, LedgerStatus, PastRestart, RestartState
+    from tpuwatch.model import PastRestartDocument, RestartRecord, Target
+    from tpuwatch.restart import LedgerAccess, LedgerStatus, RestartState
     from tpuwatch.terminal.console import Console
 
 _MAX_ENDED: Final = 5  # restarts that have ended, in the status
@@ -58,7 +58,7 @@ def _print_unfinished(console: Console, state: RestartState, access: LedgerAcces
     record = state.record
     print_text(
         console,
-        f"{_short_name(record.target)}: {phase_words(record.phase)} for {length(now - record.entered)}",
+        f"{_short_name(record.target)}: {words(record.phase)} for {length(now - record.entered)}",
         indent=2,
         style="red" if state.needs_attention else "",
     )
@@ -88,7 +88,7 @@ def _print_ended(console: Console, records: Sequence[RestartRecord], access: Led
     console.line()
     console.line("Ended last", style="bold")
     for record in sorted(records, key=lambda record: -record.entered)[:_MAX_ENDED]:
-        text = f"{_short_name(record.target)}: {phase_words(record.phase)} {length(now - record.entered)} ago"
+        text = f"{_short_name(record.target)}: {words(record.phase)} {length(now - record.entered)} ago"
         print_text(console, text, indent=2, style="" if record.phase is Phase.DONE else STYLES.get(record.phase, ""))
         if record.note and record.phase is not Phase.DONE:
             print_text(console, record.note, indent=4)
@@ -97,23 +97,21 @@ def _print_ended(console: Console, records: Sequence[RestartRecord], access: Led
         print_text(console, more, indent=2, style="dim")
 
 
-def print_restart_history(console: Console, past: Sequence[PastRestart], location: str) -> None:
+def print_restart_history(console: Console, past: Sequence[PastRestartDocument], location: str) -> None:
     """All restarts that have ended. `location` is the ledger's."""
     for one in past:
-        attempt = one.attempt
-        style = STYLES.get(attempt.phase, "")
-        heading = f"{format_time(attempt.began)}  {_short_name(one.target)}: {phase_words(attempt.phase)}"
-        print_text(console, f"{heading} after {length(attempt.ended - attempt.began)}", style=style)
-        stops = counted(attempt.stops, "stop") if attempt.stops else "nothing was stopped"
-        details = f"{action_words(attempt.action)}, {stops}; requested by {attempt.actor}, cause: {attempt.cause}"
+        heading = f"{format_time(one.began)}  {_short_name(one)}: {words(one.phase)}"
+        print_text(console, f"{heading} after {length(one.seconds)}", style=STYLES.get(one.phase, ""))
+        stops = counted(one.stops, "stop") if one.stops else "nothing was stopped"
+        details = f"{words(one.action)}, {stops}; requested by {one.actor}, cause: {one.cause}"
         print_text(console, details, indent=4, style="dim")
-        if attempt.reason:
-            print_text(console, f"Why: {attempt.reason}", indent=4)
-        if attempt.note and attempt.phase is not Phase.DONE:
-            print_text(console, f"Then: {attempt.note}", indent=4)
+        if one.reason:
+            print_text(console, f"Why: {one.reason}", indent=4)
+        if one.note and one.phase is not Phase.DONE:
+            print_text(console, f"Then: {one.note}", indent=4)
     if not past:
         print_text(console, f"No restart is recorded in {location}.")
 
 
-def _short_name(target: Target) -> str:
-    return f"{target.node} ({target.zone})"
+def _short_name(named: Target | PastRestartDocument) -> str:
+    return f"{named.node} ({named.zone})"

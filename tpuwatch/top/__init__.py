@@ -17,12 +17,4 @@ if TYPE_CHECKING:
     from tpuwatch.top.screen import run_on_screen
     from tpuwatch.top.view import TopView
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "daemons": ["Reading", "WatchedDaemon", "read_daemon"],
-            "parts": ["snapshot"],
-            "screen": ["run_on_screen"],
-            "view": ["TopView"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import StoreError, TpuwatchError, TuneError
 from tpuwatch.host import ProcFs
 from tpuwatch.launches import LaunchTracker, Life, read_records
 from tpuwatch.libtpu import log_settings
-from tpuwatch.model import DEFAULT_WORKLOAD, SizeStep
+from tpuwatch.model import (
+    DEFAULT_WORKLOAD,
+    EnvironmentDocument,
+    KeptVariableDocument,
+    LaunchDocument,
+    NextLaunchDocument,
+    SizeStep,
+    StandingPlanDocument,
+)
 from tpuwatch.store import FILE_NAME, StoreReader
 from tpuwatch.tune.environment import LaunchEnvironment, launch_environment
 from tpuwatch.tune.history import host_as_observed, latest_runs
@@ -116,6 +124,24 @@ class Outlook:
     def stands(self) -> bool:
         """Whether the plan in the tune directory gives what is decided now."""
         return self.stored is not None and _values(self.stored) == _values(self.plan)
+
+    def document(self) -> NextLaunchDocument:
+        """It for JSON."""
+        plan, stored, given = self.plan, self.stored, self.given
+        kept = tuple(KeptVariableDocument(**one._asdict()) for one in given.kept)
+        return NextLaunchDocument(
+            workload=plan.workload,
+            decided=plan.decided,
+            **{one.name: getattr(plan.decision, one.name) for one in fields(plan.decision)},
+            settings=plan.settings,
+            environment=EnvironmentDocument(set=given.set, kept=kept),
+            unusable=self.unusable,
+            stored=StandingPlanDocument(decided=stored.decided, same=self.stands) if stored is not None else None,
+            host=self.host,
+            warnings=self.warnings,
+            reset=self.reset,
+            launches=tuple(map(LaunchDocument.of, self.launches)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

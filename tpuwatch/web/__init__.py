@@ -19,14 +19,4 @@ if TYPE_CHECKING:
     from tpuwatch.web.sentences import tune_sentences
     from tpuwatch.web.server import HttpServer
 else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "access": ["Access"],
-            "client": ["DaemonAddress", "ask_daemon", "ask_document", "ask_metrics", "daemon_address"],
-            "daemon_events": ["DaemonEvents"],
-            "openapi": ["MAX_LIMIT", "MAX_NODES"],
-            "sentences": ["tune_sentences"],
-            "server": ["HttpServer"],
-        },
-    )
+    __getattr__, __all__ = public_face(__name__, __file__)

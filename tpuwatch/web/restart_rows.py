@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.model import Phase
-from tpuwatch.restart import action_words, phase_words
+from tpuwatch.restart import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,8 +60,8 @@ def _row(record: RestartRecord, one: RestartRecord | Attempt, began: float, ende
         key=f"{target.path} {began}",
         node=target.node,
         zone=target.zone,
-        action=action_words(one.action),
-        phase=phase_words(one.phase),
+        action=words(one.action),
+        phase=words(one.phase),
         tone=_TONES.get(one.phase, "warn"),
         began=began,
         ended=ended,

@@ -78,7 +78,7 @@ class Struck:
     seen: list[str] = field(default_factory=list)  # the methods that were called, or would have been
 
     def look(self, target: Target, *, since: float | None) -> NodeObservation:
-        """As a NodeApi does."""
+        """As a CloudNodeApi does."""
         for method in LOOKS if since is not None else LOOKS[:1]:
             self._about_to(method)
         sight = self.api.look(target, since=since)
@@ -86,7 +86,7 @@ class Struck:
         return sight
 
     def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
-        """As a NodeApi does."""
+        """As a CloudNodeApi does."""
         self._about_to(METHODS[call])
         answer = self.api.call(call, target, queued_resource)
         self._over()

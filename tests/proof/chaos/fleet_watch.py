@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.proof.chaos.fleet_inside import HEALTH, POLL_SECONDS, cloud_node
+from tests.standins.webhook_listener import TakenWebhook
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.health.judge import following, judge_node
 from tpuwatch.metrics.registry import Metrics
@@ -85,12 +86,12 @@ class Hands:
         self._fleet, self._rng = fleet, rng
 
     def look(self, target: Target, *, since: float | None) -> NodeObservation:
-        """As a NodeApi does."""
+        """As a CloudNodeApi does."""
         self._moment()
         return self._fleet.cloud.look(target, since)
 
     def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:  # noqa: ARG002
-        """As a NodeApi does."""
+        """As a CloudNodeApi does."""
         self._moment()
         answer = self._fleet.cloud.call(call, target)
         self._moment()
@@ -151,7 +152,7 @@ class Watcher:
             metrics=metrics,
             audit=audit,
             clock=fleet.agenda.clock,
-            send=fleet.people.called,
+            webhook=TakenWebhook(fleet.people.called),
         )
 
     def kill(self) -> None:

@@ -88,20 +88,6 @@ def test_history_shows_why_and_what_came_of_it(site: Site) -> None:
     assert (document["reason"], document["note"]) == (past.reason, past.note)
 
 
-def test_status_as_json(site: Site) -> None:
-    site.put("train-1", phase=Phase.STOPPING, lease=Lease(OTHER_OWNER))
-    code, out, _ = site.restarts("--json")
-    document = json.loads(out)
-    assert (code, document["breaker"]["opened"], document["restarts_in_window"]) == (0, None, 1)
-    (one,) = document["restarts"]
-    assert (one["node"], one["phase"], one["driver"], one["alone"]) == (
-        "train-1",
-        "stopping",
-        "process 12 on elsewhere",
-        False,
-    )
-
-
 def test_history_lists_the_restarts_of_all_or_some_nodes_the_latest_first(site: Site) -> None:
     past = (attempt(site, ago=600), attempt(site, Phase.FAILED, ago=9000))
     site.put("train-1", phase=Phase.DONE, entered=past[0].ended, history=past)

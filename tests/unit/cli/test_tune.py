@@ -119,24 +119,6 @@ def test_what_is_set_here_stays_and_is_reported(machine: Machine, monkeypatch: p
     assert [kept["name"] for kept in workload["environment"]["kept"]] == [SIZE]
 
 
-def test_as_json(machine: Machine) -> None:
-    machine.store(*SETTLED)
-    document = machine.json()
-    assert sorted(document) == ["bounds", "directory", "mode", "source", "workloads", "would_write", "written"]
-    assert document["source"] == {"kind": "store", "where": f"the store in {machine.state}"}
-    assert (document["mode"], document["directory"]) == ("observe", str(machine.own))
-    assert (document["written"], document["would_write"]) == ([], [])
-    (workload,) = document["workloads"]
-    assert (workload["workload"], workload["step"], workload["size_bytes"]) == ("train", "keep", 6 * GIB)
-    assert workload["reasons"]
-    assert workload["need_bytes"] == 9 * GIB // 2
-    assert workload["stored"] is None
-    assert workload["reset"] is None
-    assert workload["environment"]["set"]["TPUWATCH_WORKLOAD"] == "train"
-    assert [one["premapped_bytes"] for one in workload["launches"]] == [4 * GIB, 6 * GIB, 6 * GIB]
-    assert workload["launches"][0]["premapped_need_bytes"] == 9 * GIB // 2
-
-
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("columns", [20, 40, 63, 64, 200])
 def test_narrow_and_wide_terminals(machine: Machine, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:

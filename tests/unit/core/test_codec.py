@@ -23,6 +23,11 @@ class PartDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlainDocument(PartDocument):
+    parts: tuple[PartDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeDocument(PartDocument):
     at: Time
     since: Time | None = None
@@ -80,6 +85,15 @@ def test_a_document_is_written_in_the_order_of_its_fields_and_read_back() -> Non
 def test_what_is_missing_has_its_default_and_what_is_not_known_is_ignored() -> None:
     read = decode(WholeDocument, {"name": "a", "at_epoch": 5, "at": "whatever it says", "new": {"of": "a newer one"}})
     assert read == WholeDocument(name="a", at=5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"new": 1}, "new: is not known"), ({"parts": [{"name": "b", "old": 1}]}, "parts[0].old")]
+)
+def test_what_is_not_known_is_refused_where_it_is_read_strictly(change: dict[str, Any], message: str) -> None:
+    assert decode(PartDocument, {"name": "a"}, strict=True) == PartDocument(name="a")
+    with pytest.raises(DocumentError, match=f"^{re.escape(message)}"):
+        decode(PlainDocument, {"name": "a", **change}, strict=True)
 
 
 def test_a_word_of_a_newer_version_stays_what_it_is() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.daemon_process import wait_for
 from tests.standins.memory_ledger import MemoryLedger
+from tests.standins.webhook_listener import TakenWebhook
 from tests.unit.restart.policy_scenes import SOURCES
 from tests.unit.restart.records import record, written
 from tpuwatch.config import Config
@@ -26,7 +27,7 @@ from tpuwatch.model.restart import Fleet, Lease, Phase, RestartRecord, Target
 from tpuwatch.model.signals import CloudNode, Host, Identity, Known, Notices, Peer, Snapshot
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Verdict
 from tpuwatch.restart import service
-from tpuwatch.restart.driver_maker import DriverMaker
+from tpuwatch.restart.driver_pool import DriverPool
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.owner import ThisMachine
 from tpuwatch.restart.service import RestartService
@@ -149,7 +150,7 @@ class Side:
         def driver(_: object, of: Target, action: Action, *_more: object) -> Driver:
             return Driver(side, of, action, Lease("vm/boot/1/2/x", 60.0))
 
-        self.patch.setattr(DriverMaker, "make", driver)
+        self.patch.setattr(DriverPool, "make", driver)
         given = {**ACT, **restart}
         config = Config.model_validate(
             {"restart": given, "state": {"dir": self.root}, "health": {"boot_grace_seconds": 0.0}}
@@ -165,7 +166,7 @@ class Side:
             ask_peer=lambda label: self.peers.get(label),
             here=Machine(),
         )
-        made._notifier._send_document = lambda document: self.called.append(dict(document))
+        made._notifier._webhook = TakenWebhook(lambda document: self.called.append(dict(document)))
         return made
 
     def is_own(self, node: str) -> None:

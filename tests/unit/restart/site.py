@@ -12,7 +12,7 @@ from tests.unit.sim.cloud.servers import Cloud, cloud_running
 from tpuwatch.config import schema
 from tpuwatch.model.restart import RestartRecord
 from tpuwatch.restart.cloud_api import CloudNodeApi
-from tpuwatch.restart.driver import Driver, NodeApi, Progress
+from tpuwatch.restart.driver import Driver, Progress
 from tpuwatch.restart.ledger.base import Ledger
 from tpuwatch.restart.ledger.owner import Owner, ThisMachine
 from tpuwatch.restart.workflow.types import PhaseLimits, PresentEvidence, Within
@@ -81,7 +81,7 @@ class Site:
         self.ledger.write(record(requested=now, entered=now), 0)
         return self.node
 
-    def driver(self, ledger: Ledger | None = None, api: NodeApi | None = None, **more: Any) -> Driver:
+    def driver(self, ledger: Ledger | None = None, api: CloudNodeApi | None = None, **more: Any) -> Driver:
         """One more driver of the record, in a process of its own."""
         given = {
             "clock": self.clock,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.restart.site import Site, site_running
+from tests.unit.restart.site import Site
 from tpuwatch.config import Config
 from tpuwatch.model.restart import Phase
 from tpuwatch.restart.ledger.opening import phase_limits
@@ -16,14 +15,12 @@ from tpuwatch.sim.cloud.world import Timing
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
+def site(site: Site) -> Site:
     """Its node takes a minute to stop, and three to start."""
-    with site_running() as made:
-        made.begin()
-        made.cloud.world.timing = Timing()
-        began = made.clock.monotonic()
-        made.ending = lambda _: made.clock.monotonic() - began >= 3600
-        yield made
+    site.cloud.world.timing = Timing()
+    began = site.clock.monotonic()
+    site.ending = lambda _: site.clock.monotonic() - began >= 3600
+    return site
 
 
 def drive(site: Site) -> tuple[Phase, Counter[str]]:

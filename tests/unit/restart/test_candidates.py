@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,7 @@ from tpuwatch.restart.policy.mass_failure import BadCount
 
 
 @pytest.mark.parametrize("name", [HERE, "gke-pool-1"])
-def test_the_machine_of_no_node_that_watches_is_not_counted_among_the_nodes(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    side = Side(tmp_path, monkeypatch)
+def test_the_machine_of_no_node_that_watches_is_not_counted_among_the_nodes(side: Side, name: str) -> None:
     side.judge("train-1")
     side.stuck("train-2")
     side.judge("watcher", Verdict.UNKNOWN)

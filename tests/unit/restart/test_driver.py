@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,27 +11,13 @@ import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.records import TARGET, written
-from tests.unit.restart.site import Machine, Site, site_running
+from tests.unit.restart.site import Machine, Site
 from tpuwatch.core.errors import ConflictError, LedgerError
 from tpuwatch.model.restart import Lease, Phase, RestartRecord, Target
 from tpuwatch.restart.driver import LEASE_SECONDS
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation
 from tpuwatch.sim.cloud.faults import InjectedFault
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Site]:
-    with site_running() as made:
-        yield made
-
-
-@pytest.fixture
-def site(running: Site) -> Site:
-    running.ending = lambda _: False
-    running.machine = Machine()
-    running.begin()
-    return running
 
 
 class Watched:

@@ -11,14 +11,12 @@ import pytest
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.records import written
 from tests.unit.restart.site import Machine, Site
-from tests.unit.restart.test_driver import Watched, running, site
+from tests.unit.restart.test_driver import Watched
 from tpuwatch.core.errors import ConflictError, LedgerError
 from tpuwatch.model.restart import Lease, Phase, RestartRecord
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
-
-__all__ = ["running", "site"]  # fixtures
 
 
 @pytest.mark.parametrize("copy", [False, True], ids=["removed", "put back from a copy"])

@@ -12,15 +12,13 @@ import pytest
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.records import TARGET, written
 from tests.unit.restart.site import Site
-from tests.unit.restart.test_driver import Watched, running, site
+from tests.unit.restart.test_driver import Watched
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.restart.driver import LEASE_SECONDS
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.faults import InjectedFault
-
-__all__ = ["running", "site"]  # fixtures
 
 
 class Broken(Watched):

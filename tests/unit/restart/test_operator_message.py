@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.unit.restart.restart_side import NOW, ZONE, Side, cloud, half_done, target
 from tpuwatch.model.answers import Signal
@@ -15,11 +12,6 @@ from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.restart.operator_message import OperatorMessage
 
 PATH = target("train-1").path
-
-
-@pytest.fixture
-def side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Side:
-    return Side(tmp_path, monkeypatch)
 
 
 def only(called: list[dict[str, Any]]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def test_an_operator_is_needed_no_more_after_the_window() -> None:
 
 def test_history_is_that_of_the_ledger() -> None:
     assert reported_history(document(), ()) == past_restarts(RECORDS, ())
-    assert [one.target.node for one in reported_history(document(), [RECORDS[1].target])] == ["b"]
+    assert [one.node for one in reported_history(document(), [RECORDS[1].target])] == ["b"]
 
 
 def test_a_driver_that_has_ended_is_none() -> None:

@@ -1,6 +1,9 @@
-"""Restarts of nodes and the latest decisions as JSON, and back again for those who may not read the ledger."""
+"""Restarts of nodes and the latest decisions as JSON, and back again for those who may not read the ledger.
 
-from dataclasses import dataclass
+First what the API serves, then what commands print.
+"""
+
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated
 
 from tpuwatch.core import Time, Words, like
@@ -75,9 +78,7 @@ class RestartDocument:
         return like(
             cls,
             record,
-            node=record.target.node,
-            zone=record.target.zone,
-            project=record.target.project,
+            **asdict(record.target),
             began=record.began or None,
             driver=driver or None,
             driver_ended=driver_ended,
@@ -87,27 +88,10 @@ class RestartDocument:
 
     def record(self) -> RestartRecord:
         """As the ledger has it, as far as the document tells."""
-        return RestartRecord(
-            target=Target(self.project, self.zone, self.node),
-            action=self.action,
-            phase=self.phase,
-            cause=self.cause,
-            reason=self.reason,
-            evidence=self.evidence,
-            actor=self.actor,
-            requested=self.requested,
-            entered=self.entered,
-            operations=self.operations,
-            tries=self.tries,
-            failure=self.failure,
-            not_before=self.not_before or 0.0,
-            stops=self.stops,
-            began=self.began or 0.0,
-            signals=self.signals,
-            sources=self.sources,
-            note=self.note,
-            history=tuple(like(Attempt, one) for one in self.history),
-        )
+        known = {one.name: getattr(self, one.name) for one in fields(RestartRecord) if hasattr(self, one.name)}
+        known |= {"began": self.began or 0.0, "not_before": self.not_before or 0.0}
+        history = tuple(like(Attempt, one) for one in self.history)
+        return RestartRecord(**{**known, "target": Target(self.project, self.zone, self.node), "history": history})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +135,105 @@ class RestartsDocument:
     budget: RestartBudget | None
     restarts: tuple[RestartDocument, ...]
     decisions: tuple[DecisionDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerBreakerDocument:
+    """The breaker as `tpuwatch restarts` shows it."""
+
+    opened: Time | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRestartDocument:
+    """A node's latest restart as `tpuwatch restarts` shows it."""
+
+    node: str
+    zone: str
+    project: str
+    action: Action
+    phase: Phase
+    open: bool
+    entered: Time
+    requested: Time
+    actor: str
+    cause: str
+    reason: str
+    driver: str | None
+    alone: bool
+    needs_attention: bool
+    operations: tuple[str, ...]
+    stops: int
+    tries: int
+    failure: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDocument:
+    """`tpuwatch restarts`: what the ledger holds."""
+
+    breaker: LedgerBreakerDocument
+    restarts_in_window: int
+    window_seconds: float
+    restarts_max: int
+    ledger_problem: str | None
+    restarts: tuple[LedgerRestartDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRestartDocument:
+    """`tpuwatch restarts history`: a restart that has ended."""
+
+    node: str
+    zone: str
+    project: str
+    action: Action
+    phase: Phase
+    cause: str
+    actor: str
+    reason: str
+    note: str
+    stops: int
+    began: Time
+    ended: Time
+    seconds: float
+
+    @classmethod
+    def of(cls, target: Target, attempt: Attempt) -> "PastRestartDocument":
+        """As the ledger has it."""
+        return like(cls, attempt, **asdict(target), seconds=attempt.ended - attempt.began)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancellationDocument:
+    """`tpuwatch restarts cancel`: whether a node's restart was cancelled."""
+
+    node: str
+    outcome: str  # "cancelled" or "not_cancelled"
+    phase: Phase | None  # as it is now
+    note: str  # what was done, or why it was not, a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerResetDocument:
+    """`tpuwatch restarts reset-breaker`: who closed the breaker last."""
+
+    outcome: str  # "reset"; "closed": it was, and nothing would have opened it
+    reset: Time | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartResultDocument:
+    """`tpuwatch restart`: what came of one node."""
+
+    node: str
+    outcome: str
+    phase: Phase | None
+    operations: tuple[str, ...]
+    seconds: float
+    zone: str
+    project: str
+    note: str

@@ -1,11 +1,13 @@
-"""What is decided for the next launches as JSON."""
+"""What is decided for the next launches as JSON: first what the API serves, then what `tpuwatch tune` prints."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from tpuwatch.core import Time, Words, clean, like, printable
+from tpuwatch.model.documents.logs import LaunchDocument
 from tpuwatch.model.status import TunedStatus, TuneStatus
-from tpuwatch.model.tune import Advice, Fit, SizeDecision, SizeStep, VariableSetting
+from tpuwatch.model.tune import Advice, Bounds, Fit, SizeDecision, SizeStep, TuneHost, VariableSetting
 
 _ADVICE: Final = 1000  # characters: what to do stands at its end
 _MAX_REASONS: Final = 20
@@ -90,3 +92,100 @@ class TuneDocument:
             problems=tuple(clean(one, _ADVICE) for one in status.problems),
             workloads=tuple(map(TunedDocument.of, status.workloads[:limit])),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVariableDocument:
+    """A variable that the operator has set."""
+
+    name: str
+    value: str
+    ours: str  # what tpuwatch would have set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentDocument:
+    """What a plan makes of the environment of the command."""
+
+    set: Mapping[str, str]
+    kept: tuple[KeptVariableDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingPlanDocument:
+    """The plan in the tune directory, and whether it gives what is decided now."""
+
+    decided: Time
+    same: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextLaunchDocument:
+    """A workload: what is decided for its next launch, and the launches behind it."""
+
+    workload: str
+    decided: Time
+    step: SizeStep
+    size_bytes: int | None
+    threshold_bytes: int | None
+    reasons: tuple[str, ...]
+    before_bytes: int | None
+    trial: bool
+    conflict: str
+    need_bytes: int | None
+    ceiling_bytes: int | None
+    fast_bytes: int | None
+    fit: Fit | None
+    advice: tuple[Advice, ...]
+    settings: tuple[VariableSetting, ...]
+    environment: EnvironmentDocument
+    unusable: str  # why the plan in the tune directory cannot be used, a clause
+    stored: StandingPlanDocument | None
+    host: TuneHost
+    warnings: tuple[str, ...]
+    reset: Time | None
+    launches: tuple[LaunchDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneSourceDocument:
+    """Where launches were found."""
+
+    kind: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextLaunchesDocument:
+    """`tpuwatch tune`: the workload that was launched last comes last."""
+
+    mode: str
+    directory: str
+    source: TuneSourceDocument
+    bounds: Bounds
+    workloads: tuple[NextLaunchDocument, ...]
+    written: tuple[str, ...]
+    would_write: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldLogDocument:
+    """A log file of libtpu that is, or was to be, removed."""
+
+    path: str
+    size_bytes: int
+    written: Time
+    why: str
+    spared: str | None  # why it was left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneDocument:
+    """`tpuwatch tune --prune-logs`."""
+
+    dry_run: bool
+    removed: tuple[OldLogDocument, ...]
+    spared: tuple[OldLogDocument, ...]
+    freed_bytes: int
+    left_bytes: int
+    problems: tuple[str, ...]

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
 
 from tpuwatch.core import LedgerError, capital
-from tpuwatch.model import (
-    Action,
-    Attempt,
-    Breaker,
-    Claim,
-    Fleet,
-    Grounds,
-    Lease,
-    OnMachine,
-    Phase,
-    ProcessId,
-    RestartRecord,
-    Target,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tpuwatch.core import decode as decode_document
+from tpuwatch.model import Action, Fleet, RestartRecord
 
 # Raised with every change of what a record holds: an older tpuwatch would lose what it does not know by writing it.
 SCHEMA: Final = 4
@@ -35,6 +20,7 @@ RECOVER: Final = (
     f"{_LOOK}; the daemon, or without one `tpuwatch restarts reset-breaker`, sets it aside and begins a new one with "
     "its breaker open"
 )
+Kept = TypeVar("Kept", RestartRecord, Fleet)
 MAX_CHARS: Final = 1 << 18  # a record takes some thousand
 # Schema 3 has what was begun on a machine among the operations of the cloud. Schema 2 lacks what a restart was decided
 # on, too. Schema 1 also had other names for some keys and values.
@@ -59,28 +45,19 @@ def encode(value: RestartRecord | Fleet) -> str:
     return text
 
 
-def decode(text: str, where: str) -> RestartRecord:
-    """The record in such a text. Raises LedgerError, with `where` ("ledger.db") as the place it was found in."""
-    record: RestartRecord = _decoded(RestartRecord, text, where)
-    return record
-
-
-def decode_fleet(text: str, where: str) -> Fleet:
-    """What is kept of the fleet, likewise."""
-    fleet: Fleet = _decoded(Fleet, text, where)
-    return fleet
-
-
-def _decoded(kind: Any, text: str, where: str) -> Any:
+def decode(kind: type[Kept], text: str, where: str) -> Kept:
+    """What is in such a text. Raises LedgerError, with `where` ("ledger.db") as the place it was found in."""
     try:
         value = json.loads(text)
-        schema = _whole(value.pop("schema"))
+        schema = value.pop("schema")
+        if type(schema) is not int:
+            raise TypeError("its schema is no whole number")  # noqa: TRY301 (as all else that is damaged)
         if kind is RestartRecord and schema == 1:
             value = _from_schema_1(value)
         if kind is RestartRecord and schema in (1, 2, 3):
             value = _from_schema_3(value)
         if schema in (1, 2, 3, SCHEMA):
-            return _read(kind, value)
+            return decode_document(kind, value, strict=True)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DamagedError(
             f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}): {RECOVER}"
@@ -92,7 +69,7 @@ def _decoded(kind: Any, text: str, where: str) -> Any:
 
 
 def _from_schema_1(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of schema 1 with the keys and values of today. What is wrong in it is left for `_read` to find."""
+    """A record of schema 1 with the keys and values of today. What is wrong in it is left for the codec to find."""
     record = _renamed(record)
     if isinstance(record.get("signals"), list):
         record["signals"] = [_SIGNALS_1.get(one, one) if isinstance(one, str) else one for one in record["signals"]]
@@ -123,67 +100,3 @@ def _renamed(value: dict[str, Any]) -> dict[str, Any]:
         if isinstance(new.get(key), str):
             new[key] = names.get(new[key], new[key])
     return new
-
-
-class _WrongError(ValueError):
-    """What is there is not what belongs there."""
-
-
-def _read(kind: Any, value: Any) -> Any:
-    """The dataclass of that kind with these values by name; what is not there has its default."""
-    if not isinstance(value, dict):
-        raise _WrongError(f"{kind.__name__} is no object")
-    known = {field.name: field for field in fields(kind)}
-    if extra := value.keys() - known.keys():
-        raise _WrongError(f"{kind.__name__} has no {sorted(extra)[0]!r}")
-    if missing := [name for name, field in known.items() if field.default is MISSING and name not in value]:
-        raise _WrongError(f"{kind.__name__} lacks {missing[0]!r}")
-    return kind(**{name: _READERS[str(known[name].type)](given) for name, given in value.items()})
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _WrongError(f"{value!r:.40} is no text")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise _WrongError(f"{value!r:.40} is no whole number")
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not abs(value) < 1e300:
-        raise _WrongError(f"{value!r:.40} is no number")
-    return float(value)
-
-
-def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def read_all(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise _WrongError(f"{value!r:.40} is no list")
-        return tuple(read(one) for one in value)
-
-    return read_all
-
-
-# By the types of the fields, as they are written in `model.restart`.
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "str": _text,
-    "int": _whole,
-    "float": _number,
-    "str | None": lambda value: None if value is None else _text(value),
-    "float | None": lambda value: None if value is None else _number(value),
-    "tuple[str, ...]": _list_of(_text),
-    "Action": Action,
-    "Phase": Phase,
-    "Target": lambda value: _read(Target, value),
-    "Lease": lambda value: _read(Lease, value),
-    "OnMachine": lambda value: _read(OnMachine, value),
-    "tuple[ProcessId, ...]": _list_of(lambda value: _read(ProcessId, value)),
-    "Grounds": lambda value: _read(Grounds, value),
-    "tuple[Attempt, ...]": _list_of(lambda value: _read(Attempt, value)),
-    "Breaker": lambda value: _read(Breaker, value),
-    "tuple[Claim, ...]": _list_of(lambda value: _read(Claim, value)),
-}

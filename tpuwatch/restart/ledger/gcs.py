@@ -31,9 +31,9 @@ from urllib.parse import quote
 
 from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.google import PreconditionError, StorageError
-from tpuwatch.model import Breaker, Fleet, Problem
+from tpuwatch.model import Breaker, Fleet, Problem, RestartRecord
 from tpuwatch.restart.ledger.base import KEPT_NODES, Stored, StoredFleet
-from tpuwatch.restart.ledger.codec import LOOK, RECOVER, DamagedError, decode, decode_fleet, encode
+from tpuwatch.restart.ledger.codec import LOOK, RECOVER, DamagedError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import LedgerConfig as Settings
     from tpuwatch.core import Clock
     from tpuwatch.google import Bucket, StoredObject
-    from tpuwatch.model import RestartRecord, Target
+    from tpuwatch.model import Target
 
 WRITE_SECONDS: Final = 1.0  # between two writes of one object: the service's limit is one per second
 PAUSE_SECONDS: Final = 0.25  # the longest pause after a first fault; doubles
@@ -141,7 +141,7 @@ class GcsLedger:
         found = self._get(name, self._deadline())
         if found is None:
             return StoredFleet(Fleet(), 0)
-        return StoredFleet(decode_fleet(found.text, self._place(name)), found.version)
+        return StoredFleet(decode(Fleet, found.text, self._place(name)), found.version)
 
     def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
         """Store it, as `write` does, and with the same errors."""
@@ -205,7 +205,7 @@ class GcsLedger:
         try:
             found = self._document(name, raw)
             if name == self._settings.prefix + _FLEET:
-                decode_fleet(found.text, name)
+                decode(Fleet, found.text, name)
             else:
                 self._record(name, found)
         except DamagedError:
@@ -340,7 +340,7 @@ class GcsLedger:
         return f"{self._settings.prefix}{_NODES}{'/'.join(parts)}.json"
 
     def _record(self, name: str, found: _Document) -> Stored:
-        record = decode(found.text, self._place(name))
+        record = decode(RestartRecord, found.text, self._place(name))
         if self._name(record.target) != name:
             raise DamagedError(f"{self._place(name)} is the record of {record.target.path}: {RECOVER}")
         return Stored(record, found.version)

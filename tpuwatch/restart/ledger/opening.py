@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import ConfigError
@@ -43,12 +44,5 @@ def open_ledger(
 def phase_limits(restart: RestartConfig) -> PhaseLimits:
     """How long what may take, by [restart]."""
     return PhaseLimits(
-        stop_seconds=restart.stop_seconds,
-        start_seconds=restart.start_seconds,
-        settle_seconds=restart.settle_seconds,
-        verify_seconds=restart.verify_seconds,
-        wait_seconds=restart.wait_seconds,
-        poll_seconds=restart.poll_seconds,
-        stockout_alert_after=restart.stockout_alert_after,
-        stale_seconds=restart.stale_seconds,
+        **{one.name: getattr(restart, one.name) for one in fields(PhaseLimits) if hasattr(restart, one.name)}
     )

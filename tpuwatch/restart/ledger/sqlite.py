@@ -23,9 +23,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import ConflictError, LedgerDeniedError, LedgerError, create_private
-from tpuwatch.model import Fleet
+from tpuwatch.model import Fleet, RestartRecord
 from tpuwatch.restart.ledger.base import KEPT_NODES, Stored, StoredFleet
-from tpuwatch.restart.ledger.codec import LOOK, DamagedError, decode, decode_fleet, encode
+from tpuwatch.restart.ledger.codec import LOOK, DamagedError, decode, encode
 from tpuwatch.restart.ledger.file_lock import describe_writer, in_use, unsuspended
 from tpuwatch.store import is_damage
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.core import Clock
-    from tpuwatch.model import RestartRecord, Target
+    from tpuwatch.model import Target
 
 FILE_NAME: Final = "ledger.db"
 BUSY_SECONDS: Final = 5.0  # how long a call waits for others, who need milliseconds
@@ -83,7 +83,9 @@ class SqliteLedger:
     def fleet(self) -> StoredFleet:
         """What is kept of all nodes together. Raises LedgerError."""
         found = self._select(_SELECT, _FLEET)
-        return StoredFleet(decode_fleet(found[0][1], str(self.path)), found[0][0]) if found else StoredFleet(Fleet(), 0)
+        return (
+            StoredFleet(decode(Fleet, found[0][1], str(self.path)), found[0][0]) if found else StoredFleet(Fleet(), 0)
+        )
 
     def write(self, record: RestartRecord, version: int) -> Stored:
         """Store it, on the disk when this returns, if the node's record still is `version` (0: there is none).
@@ -132,7 +134,7 @@ class SqliteLedger:
         """Nothing is held between calls."""
 
     def _stored(self, version: int, text: str) -> Stored:
-        return Stored(decode(text, str(self.path)), version)
+        return Stored(decode(RestartRecord, text, str(self.path)), version)
 
     def _put(self, name: str, version: int, ended: float | None, text: str) -> int:
         try:
@@ -330,7 +332,7 @@ class SqliteLedger:
     ) -> None:
         # Higher than any version of before: none comes twice.
         last = max(int(self._clock.time() * 1e6), *(version for version, _, _ in entries.values()), 0) + 1
-        fleet = decode_fleet(entries.pop(_FLEET)[2], kept) if _FLEET in entries else Fleet()
+        fleet = decode(Fleet, entries.pop(_FLEET)[2], kept) if _FLEET in entries else Fleet()
         reason = f"The ledger was damaged and is kept as {kept}: what was used of the budgets is not known. {LOOK}"
         breaker = replace(fleet.breaker, opened=self._clock.time(), reason=reason)
         entries = {_FLEET: (last, None, encode(replace(fleet, breaker=breaker))), **entries}
@@ -348,7 +350,7 @@ _AWAY: Final = (
 def _decode(name: object, text: str) -> None:
     """Raise DamagedError if the entry makes no sense. One of another version of tpuwatch is left to that one."""
     try:
-        decode_fleet(text, str(name)) if name == _FLEET else decode(text, str(name))
+        decode(Fleet, text, str(name)) if name == _FLEET else decode(RestartRecord, text, str(name))
     except DamagedError:
         raise
     except LedgerError:

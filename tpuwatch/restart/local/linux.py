@@ -36,7 +36,7 @@ _MAX_STATUS: Final = 1 << 16
 
 
 class Linux:
-    """The machine below `root`, which tests choose."""
+    """The machine below `root`, which tests choose. Nothing raises for what has ended meanwhile."""
 
     def __init__(self, clock: Clock, root: Path = Path("/")) -> None:
         self._clock = clock
@@ -48,36 +48,45 @@ class Linux:
     # -- what there is
 
     def boot_id(self) -> str:
+        """Of this boot; "" if it is not known."""
         return self._processes.boot_id()
 
     def own(self) -> int:
+        """Our own pid."""
         return os.getpid()
 
     def entries(self) -> dict[int, ProcessEntry]:
+        """All processes that can be seen, by pid."""
         found = (self._entry(f"{pid}/stat", pid) for pid in self._processes.pids())
         return {entry.process.pid: entry for entry in found if entry is not None}
 
     def held(self) -> HolderScan:
+        """Who holds the TPU."""
         uptime = self._processes.uptime()
         booted = None if uptime is None else self._clock.time() - uptime
         return self._holders.look(booted, self._clock.monotonic())
 
     def holds(self, pid: int) -> bool:
+        """Whether that process holds the TPU now."""
         return self._holders.holds(pid)
 
     def catches(self, pid: int, number: signal.Signals) -> bool:
+        """Whether it handles that signal, which would else end it."""
         return number in self._processes.signals(pid, "SigCgt")
 
     def read_text(self, pid: int, name: str) -> str:
+        """The beginning of /proc/PID/NAME, fit to be shown; "" where it cannot be read."""
         return clean(self._processes.read(f"{pid}/{name}", _MAX_STATUS).decode("utf-8", "replace"))
 
     def blocked(self, process: ProcessId) -> bool:
+        """Whether a thread of it waits in the kernel where no signal reaches it (state D)."""
         return self._is(process) and any(entry.state == "D" for entry in self._threads(process.pid))
 
     # -- signals
 
     @contextlib.contextmanager
     def handle(self, process: ProcessId) -> Iterator[PidHandle | None]:
+        """A hold on that very process; None if it has ended."""
         descriptor = _descriptor(process.pid)
         try:
             # If it is that process now it was when the descriptor was made: its number was not free since.
@@ -87,11 +96,13 @@ class Linux:
                 os.close(descriptor)
 
     def is_over(self, handle: PidHandle) -> bool:
+        """Whether all of the process has ended."""
         if handle.descriptor >= 0:
             return bool(_ended([handle.descriptor], 0.0))
         return not self._is(handle.process) or all(entry.over for entry in self._threads(handle.process.pid))
 
     def send(self, handle: PidHandle, number: signal.Signals) -> bool:
+        """Send a signal; whether the process was still there. Raises PermissionError."""
         try:
             if handle.descriptor >= 0:
                 signal.pidfd_send_signal(handle.descriptor, number)
@@ -104,6 +115,7 @@ class Linux:
         return True
 
     def wait(self, handles: Sequence[PidHandle], seconds: float) -> None:
+        """Wait until one of these processes has ended, at most so long."""
         known = [handle.descriptor for handle in handles if handle.descriptor >= 0]
         _ended(known, seconds if len(known) == len(handles) else min(seconds, _BLIND_SECONDS))
 
@@ -112,11 +124,36 @@ class Linux:
     def run(
         self, argv: Sequence[str], seconds: float, environment: Mapping[str, str], leave: Callable[[], bool]
     ) -> CommandOutcome:
+        """Run a program without a shell, for at most so long. `leave` is called about every second; its True ends it.
+
+        `environment` comes on top of tpuwatch's own. What it leaves running in its own session is ended where it was
+        ended itself.
+        """
         if not self._is_ours and "/" not in argv[0]:
             return CommandOutcome(None, fault=f"it is not looked for outside of {self._root}")
-        return run(argv, seconds, environment, leave, self._clock)
+        inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
+        try:
+            process = subprocess.Popen(  # noqa: S603 (it is the configuration's, or one of ours)
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**inherited, **environment},
+                start_new_session=True,
+                cwd="/",
+            )
+        except (OSError, ValueError) as error:
+            return CommandOutcome(None, fault=f"it cannot be started ({getattr(error, 'strerror', None) or error})")
+        try:
+            return _followed(process, self._clock.monotonic() + seconds, seconds, leave, self._clock)
+        finally:
+            if process.poll() is None:
+                _end(process)
+            if process.stdout is not None:
+                process.stdout.close()
 
     def find(self, program: str) -> str:
+        """Its path, if it is installed; else ""."""
         if not self._is_ours:
             return ""  # it would act on this machine
         # Beside the Python that runs tpuwatch, where pip puts programs, before wherever the system has them.
@@ -124,7 +161,25 @@ class Linux:
         return shutil.which(program, path=path) or ""
 
     def remove_lock_file(self) -> tuple[bool, str]:
-        return remove(self._root / LOCK_FILE, self._root / "proc/locks")
+        """Remove libtpu's lock file if it is a regular one without a lock on it.
+
+        Whether it was there and is removed; and else why it was left, a clause: "" where there was none.
+        """
+        path = self._root / LOCK_FILE
+        with ExitStack() as opened:
+            try:
+                directory = os.open(path.parent, _DIRECTORY)
+                opened.callback(os.close, directory)
+                file = os.open(path.name, _FILE, dir_fd=directory)
+                opened.callback(os.close, file)
+                return _remove(path.name, directory, file, self._root / "proc/locks")
+            except FileNotFoundError:
+                return False, ""
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENXIO):
+                    return False, "it is no regular file"
+                why = "tpuwatch may not" if error.errno in _KEPT else (error.strerror or str(error))
+                return False, why
 
     # -- /proc
 
@@ -170,36 +225,6 @@ _UNSEEN_SECONDS: Final = 0.1  # … where the kernel does not report its end
 _END_SECONDS: Final = 5.0
 # Meant for tpuwatch alone: with these a program could notify systemd in its name.
 _OURS: Final = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-
-
-def run(
-    argv: Sequence[str],
-    seconds: float,
-    environment: Mapping[str, str],
-    leave: Callable[[], bool],
-    clock: Clock,
-) -> CommandOutcome:
-    """Implements `System.run`. `environment` comes on top of tpuwatch's own."""
-    inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
-    try:
-        process = subprocess.Popen(  # noqa: S603 (it is the configuration's, or one of ours)
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**inherited, **environment},
-            start_new_session=True,
-            cwd="/",
-        )
-    except (OSError, ValueError) as error:
-        return CommandOutcome(None, fault=f"it cannot be started ({getattr(error, 'strerror', None) or error})")
-    try:
-        return _followed(process, clock.monotonic() + seconds, seconds, leave, clock)
-    finally:
-        if process.poll() is None:
-            _end(process)
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 def _followed(
@@ -270,27 +295,6 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_LOCKS: Final = 1 << 20
 _KEPT: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS})
-
-
-def remove(path: Path, locks: Path) -> tuple[bool, str]:
-    """Remove the file if it is a regular one without a lock on it. `locks` is /proc/locks.
-
-    Whether it was there and is removed; and else why it was left, a clause: "" where there was none.
-    """
-    with ExitStack() as opened:
-        try:
-            directory = os.open(path.parent, _DIRECTORY)
-            opened.callback(os.close, directory)
-            file = os.open(path.name, _FILE, dir_fd=directory)
-            opened.callback(os.close, file)
-            return _remove(path.name, directory, file, locks)
-        except FileNotFoundError:
-            return False, ""
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO):
-                return False, "it is no regular file"
-            why = "tpuwatch may not" if error.errno in _KEPT else (error.strerror or str(error))
-            return False, why
 
 
 def _remove(name: str, directory: int, file: int, locks: Path) -> tuple[bool, str]:

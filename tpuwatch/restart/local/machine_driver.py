@@ -13,7 +13,7 @@ from tpuwatch.restart.workflow.step import ended
 if TYPE_CHECKING:
     from tpuwatch.config import RestartConfig
     from tpuwatch.model import Holder
-    from tpuwatch.restart.local.system import System
+    from tpuwatch.restart.local.linux import Linux
 
 # An act that was begun or broken off so long ago is not carried on: what it was decided on has gone by.
 RESUME_SECONDS: Final = 600.0
@@ -27,7 +27,7 @@ class MachineDriver(LeasedDriver):
     actions = OF_THE_MACHINE
 
     _: KW_ONLY
-    system: System
+    system: Linux
     settings: RestartConfig
     # The holders, as the evidence has them, that the verdict names: who is to be ended, or asked for a checkpoint. None
     # to finish a record that was begun before.

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tpuwatch.model import Holder, ProcessId
-    from tpuwatch.restart.local.system import PidHandle, ProcessEntry, System
+    from tpuwatch.restart.local.linux import Linux
+    from tpuwatch.restart.local.system import PidHandle, ProcessEntry
 
 
 MAX_DESCRIBED: Final = 8  # processes that are described
@@ -26,7 +27,7 @@ _DUMP_CHARS: Final = 6000
 
 
 def process_report(
-    system: System,
+    system: Linux,
     processes: tuple[ProcessId, ...],
     entries: Mapping[int, ProcessEntry],
     holders: Mapping[int, Holder],
@@ -43,7 +44,7 @@ def process_report(
     return (*described, *dumps)
 
 
-def _described(system: System, process: ProcessId, entries: Mapping[int, ProcessEntry], holder: Holder | None) -> str:
+def _described(system: Linux, process: ProcessId, entries: Mapping[int, ProcessEntry], holder: Holder | None) -> str:
     entry = entries[process.pid]
     user = (holder.user if holder else "") or "an unknown user"
     command = (holder.command if holder else "") or "?"
@@ -60,7 +61,7 @@ def _described(system: System, process: ProcessId, entries: Mapping[int, Process
     )
 
 
-def _dump(system: System, py_spy: str, process: ProcessId, leave: Callable[[], bool]) -> str:
+def _dump(system: Linux, py_spy: str, process: ProcessId, leave: Callable[[], bool]) -> str:
     """Its stacks as a line of text, taken without stopping it."""
     argv = (py_spy, "dump", "--nonblocking", "--pid", str(process.pid))
     ran = system.run(argv, _DUMP_SECONDS, {}, leave)
@@ -162,13 +163,13 @@ def _same(then: Holder, now: Holder) -> bool:
     return then.started is not None and now.started is not None and abs(then.started - now.started) <= _SAME_SECONDS
 
 
-def still_holds(system: System, process: ProcessId) -> bool:
+def still_holds(system: Linux, process: ProcessId) -> bool:
     """Whether that very process has not let go of the TPU."""
     with system.handle(process) as handle:
         return handle is not None and _still_holds(system, handle)
 
 
-def _still_holds(system: System, handle: PidHandle) -> bool:
+def _still_holds(system: Linux, handle: PidHandle) -> bool:
     if system.is_over(handle):
         return False
     if system.holds(handle.process.pid):

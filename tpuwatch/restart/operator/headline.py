@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital
 from tpuwatch.model import Phase
-from tpuwatch.restart.wording import DOWN, phase_words
+from tpuwatch.restart.wording import DOWN, words
 from tpuwatch.restart.workflow import commands
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def left(record: RestartRecord, driver: str, command: str) -> Headline:
     """
     node, phase = record.target.node, record.phase
     if driver:
-        text = f"{capital(driver)} continues the restart of {node} (phase {phase_words(phase)}). To follow it:"
+        text = f"{capital(driver)} continues the restart of {node} (phase {words(phase)}). To follow it:"
         return Headline(text, (command,))
     if phase is Phase.REQUESTED:
         return Headline(f"Nothing has been done to {node} yet. To restart it:", (command,))

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, times
-from tpuwatch.model import Breaker, Lease, Phase, ledger_down
+from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, like
+from tpuwatch.model import (
+    Breaker,
+    BreakerResetDocument,
+    CancellationDocument,
+    Lease,
+    LedgerBreakerDocument,
+    LedgerDocument,
+    LedgerRestartDocument,
+    PastRestartDocument,
+    Phase,
+    ledger_down,
+)
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import left
 from tpuwatch.restart.policy import budgets
-from tpuwatch.restart.wording import full_name, phase_words
+from tpuwatch.restart.wording import full_name, words
 from tpuwatch.restart.workflow.step import ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpuwatch.model import Attempt, RestartBudget, RestartRecord, RestartsDocument, Target
+    from tpuwatch.model import RestartBudget, RestartRecord, RestartsDocument, Target
     from tpuwatch.restart.ledger.reading import LedgerReading
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.policy.settings import PolicySettings
@@ -55,28 +66,16 @@ class RestartState:
         """Whether it is alone, or needs an operator."""
         return self.is_alone or self.needs_operator or (self.record.open and bool(self.record.note))
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> LedgerRestartDocument:
         """It for JSON."""
-        record = self.record
-        return {
-            **_target_document(record.target),
-            "action": record.action,
-            "phase": record.phase,
-            "open": record.open,
-            **times("entered", record.entered),
-            **times("requested", record.requested),
-            "actor": record.actor,
-            "cause": record.cause,
-            "reason": record.reason,
-            "driver": self.driver or None,
-            "alone": self.is_alone,
-            "needs_attention": self.needs_attention,
-            "operations": record.operations,
-            "stops": record.stops,
-            "tries": record.tries,
-            "failure": record.failure,
-            "note": record.note,
-        }
+        return like(
+            LedgerRestartDocument,
+            self.record,
+            **asdict(self.record.target),
+            driver=self.driver or None,
+            alone=self.is_alone,
+            needs_attention=self.needs_attention,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,76 +93,25 @@ class LedgerStatus:
         breaker = self.breaker.opened is not None or bool(self.budget.breaker_opens)
         return bool(self.ledger_problem) or breaker or any(state.needs_attention for state in self.restarts)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> LedgerDocument:
         """It for JSON."""
-        return {
-            "breaker": {**times("opened", self.breaker.opened), "reason": self.breaker.reason},
-            "restarts_in_window": self.budget.restarts,
-            "window_seconds": self.budget.window_seconds,
-            "restarts_max": self.budget.max_restarts,
-            "ledger_problem": self.ledger_problem or None,
-            "restarts": [state.document() for state in self.restarts],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class PastRestart:
-    """A restart that has ended."""
-
-    target: Target
-    attempt: Attempt
-
-    def document(self) -> dict[str, Any]:
-        """It for JSON."""
-        attempt = self.attempt
-        return {
-            **_target_document(self.target),
-            "action": attempt.action,
-            "phase": attempt.phase,
-            "cause": attempt.cause,
-            "actor": attempt.actor,
-            "reason": attempt.reason,
-            "note": attempt.note,
-            "stops": attempt.stops,
-            **times("began", attempt.began),
-            **times("ended", attempt.ended),
-            "seconds": attempt.ended - attempt.began,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Cancellation:
-    """Whether a restart was cancelled."""
-
-    target: Target
-    cancelled: bool
-    note: str  # what was done, or why it was not, a sentence
-    record: RestartRecord | None  # as it is now
-
-    def document(self) -> dict[str, Any]:
-        """It for JSON."""
-        return {
-            "node": self.target.node,
-            "outcome": "cancelled" if self.cancelled else "not_cancelled",
-            "phase": self.record.phase if self.record is not None else None,
-            "note": self.note,
-        }
+        return LedgerDocument(
+            breaker=like(LedgerBreakerDocument, self.breaker),
+            restarts_in_window=self.budget.restarts,
+            window_seconds=self.budget.window_seconds,
+            restarts_max=self.budget.max_restarts,
+            ledger_problem=self.ledger_problem or None,
+            restarts=tuple(state.document() for state in self.restarts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerReset:
     """What a reset of the breaker did."""
 
-    changed: bool  # False: it was closed, and nothing would have opened it
+    document: BreakerResetDocument
     note: str
-    breaker: Breaker  # as it is now
     opens_again: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """It for JSON."""
-        breaker = self.breaker
-        outcome = "reset" if self.changed else "closed"
-        return {"outcome": outcome, **times("reset", breaker.reset_at or None), "by": breaker.reset_by}
 
 
 def read_status(access: LedgerAccess, targets: Sequence[Target], settings: PolicySettings, now: float) -> LedgerStatus:
@@ -187,16 +135,18 @@ def read_status(access: LedgerAccess, targets: Sequence[Target], settings: Polic
     )
 
 
-def read_history(access: LedgerAccess, targets: Sequence[Target]) -> list[PastRestart]:
+def read_history(access: LedgerAccess, targets: Sequence[Target]) -> list[PastRestartDocument]:
     """All restarts of these nodes, or of all, that have ended, the latest first."""
     return past_restarts([stored.record for stored in access.ledger.records()], targets)
 
 
-def past_restarts(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[PastRestart]:
+def past_restarts(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[PastRestartDocument]:
     """All restarts of these nodes, or of all, that have ended, the latest first."""
     records = records_of(records, targets)
-    past = [PastRestart(record.target, attempt) for record in records for attempt in budgets.attempts(record)]
-    return sorted(past, key=lambda one: -one.attempt.ended)
+    past = [
+        PastRestartDocument.of(record.target, attempt) for record in records for attempt in budgets.attempts(record)
+    ]
+    return sorted(past, key=lambda one: -one.ended)
 
 
 def reported_status(document: RestartsDocument, targets: Sequence[Target], now: float) -> LedgerStatus:
@@ -225,18 +175,19 @@ def reported_status(document: RestartsDocument, targets: Sequence[Target], now: 
     )
 
 
-def reported_history(document: RestartsDocument, targets: Sequence[Target]) -> list[PastRestart]:
+def reported_history(document: RestartsDocument, targets: Sequence[Target]) -> list[PastRestartDocument]:
     """All restarts of these nodes, or of all, that have ended, the latest first, as far as the daemon has read them."""
     return past_restarts((one.record() for one in document.restarts), targets)
 
 
-def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancellation:
+def cancel_restart(access: LedgerAccess, target: Target, now: float) -> CancellationDocument:
     """Cancel a restart for which nothing has been done. Raises LedgerError."""
     for _ in range(_MAX_WRITES):
         stored = access.ledger.read(target)
         refusal = _cancel_refusal(access, target, stored.record if stored is not None else None)
         if refusal or stored is None:
-            return Cancellation(target, False, refusal, stored.record if stored is not None else None)
+            phase = stored.record.phase if stored is not None else None
+            return CancellationDocument(node=target.node, outcome="not_cancelled", phase=phase, note=refusal)
         note = f"{access.actor} cancelled it before anything was done."
         record = replace(ended(stored.record, Phase.CANCELLED, note, now), lease=Lease())
         try:
@@ -244,7 +195,8 @@ def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancella
         except ConflictError:
             continue  # its driver wrote meanwhile
         access.audit.note(target, "cancel", "done", note)
-        return Cancellation(target, True, f"The restart of {target.node} is cancelled: nothing was done.", record)
+        note = f"The restart of {target.node} is cancelled: nothing was done."
+        return CancellationDocument(node=target.node, outcome="cancelled", phase=record.phase, note=note)
     raise ConflictError(
         f"the record of {target.node} changes all the time: try again, or see {access.command('restarts')}"
     )
@@ -259,7 +211,7 @@ def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) ->
         view = reading.view
         before = view.fleet.breaker
         if before.opened is None and not budgets.trips(view, settings, now):
-            return BreakerReset(False, "The breaker is closed already: there is nothing to reset.", before)
+            return BreakerReset(_reset("closed", before), "The breaker is closed already: there is nothing to reset.")
         fleet = budgets.closed(view, access.actor, now)
         try:
             access.ledger.write_fleet(fleet, reading.fleet.version)
@@ -271,8 +223,12 @@ def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) ->
             note += f" It was opened because of this: {before.reason}"
         if opens := budgets.trips(replace(view, fleet=fleet), settings, now):
             note += f" It opens again, because some failures are in the future by this machine's clock: {opens}"
-        return BreakerReset(True, note, fleet.breaker, bool(opens))
+        return BreakerReset(_reset("reset", fleet.breaker), note, bool(opens))
     raise ConflictError("the ledger changes all the time: try again")
+
+
+def _reset(outcome: str, breaker: Breaker) -> BreakerResetDocument:
+    return BreakerResetDocument(outcome=outcome, reset=breaker.reset_at or None, by=breaker.reset_by)
 
 
 def _reading(access: LedgerAccess) -> LedgerReading:
@@ -305,15 +261,11 @@ def _cancel_refusal(access: LedgerAccess, target: Target, record: RestartRecord 
     if record is None:
         return f"The ledger has no restart of {full_name(target)}."
     if not record.open:
-        return f"The restart of {target.node} has ended ({phase_words(record.phase)}): there is nothing to cancel."
+        return f"The restart of {target.node} has ended ({words(record.phase)}): there is nothing to cancel."
     if record.phase is not Phase.REQUESTED or record.stops:
         return (
-            f"The restart of {target.node} can no longer be cancelled: its phase is {phase_words(record.phase)!r}. "
+            f"The restart of {target.node} can no longer be cancelled: its phase is {words(record.phase)!r}. "
             "A node is never left half restarted. "
             f"{left(record, ThisMachine().driver_of(record), access.command('restart', target.path))}"
         )
     return ""
-
-
-def _target_document(target: Target) -> dict[str, Any]:
-    return {"node": target.node, "zone": target.zone, "project": target.project}

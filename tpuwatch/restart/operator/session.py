@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, capital, clean, ended, length
-from tpuwatch.model import TOUCHED, Action, Grounds, Lease, Phase, ledger_down
+from tpuwatch.model import TOUCHED, Action, Grounds, Lease, Phase, RestartResultDocument, ledger_down
 from tpuwatch.restart.driver import Driver, NoRecordError, UnrecordedEndError, unrecorded_alarm
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.operator.follow import RestartFollower
+from tpuwatch.restart.operator.follow import follow
 from tpuwatch.restart.operator.headline import Headline, left, trouble
 from tpuwatch.restart.operator.plan import RestartPlan
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.starter import claim_budget
-from tpuwatch.restart.wording import action_words, describe_local_action, phase_words
+from tpuwatch.restart.wording import describe_local_action, words
 from tpuwatch.restart.workflow import commands, step, workflow
 from tpuwatch.restart.workflow.types import PresentEvidence
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import RestartRecord, Target, Use
-    from tpuwatch.restart.driver import NodeApi, Progress
+    from tpuwatch.restart.cloud_api import CloudNodeApi
+    from tpuwatch.restart.driver import Progress
     from tpuwatch.restart.ledger.base import Stored
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
@@ -126,19 +127,17 @@ class RestartResult:
         is_bad = self.exit_code != 0 and self.outcome != "not_verified"
         return self.outcome in _FINAL or (is_bad and self.record is not None and self.record.stops > 0)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RestartResultDocument:
         """It for JSON."""
         record = self.record
-        return {
-            "node": self.target.node,
-            "outcome": self.outcome,
-            "phase": record.phase if record is not None else None,
-            "operations": record.operations if record is not None else (),
-            "seconds": round(self.seconds, 3),
-            "zone": self.target.zone,
-            "project": self.target.project,
-            "note": f"{self.headline or ''} {self.note}".strip() or (record.note if record is not None else ""),
-        }
+        return RestartResultDocument(
+            **asdict(self.target),
+            outcome=self.outcome,
+            phase=record.phase if record is not None else None,
+            operations=record.operations if record is not None else (),
+            seconds=round(self.seconds, 3),
+            note=f"{self.headline or ''} {self.note}".strip() or (record.note if record is not None else ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ class RestartSession:
     config: Config
     clock: Clock
     access: LedgerAccess
-    api: NodeApi
+    api: CloudNodeApi
     own_node: OwnNode
     reporter: NodeReporter
     display: SessionDisplay
@@ -352,11 +351,15 @@ class RestartSession:
     def _see_through(self, stored: Stored) -> RestartResult:
         """Follow the restart while another process drives it, and drive it where none does."""
         target = stored.record.target
-        follower = RestartFollower(
-            self.access.ledger, self.clock, self.display.wait, self._show_driver, self._on_progress
-        )
         with self.display.driving():
-            followed = follower.follow(stored)
+            followed = follow(
+                stored,
+                self.access.ledger,
+                clock=self.clock,
+                wait=self.display.wait,
+                on_driver=self._show_driver,
+                on_progress=self._on_progress,
+            )
         if followed is None:
             return self._interrupted(target, self._after_interruption(target))
         record = followed.record
@@ -466,7 +469,7 @@ class RestartSession:
 
     def _ended_unrecorded(self, error: UnrecordedEndError) -> RestartResult:
         record = error.record
-        ending = phase_words(record.phase)
+        ending = words(record.phase)
         text = f"The restart of {record.target.node} has ended ({ending}), and that is not recorded. {record.note}"
         return RestartResult(record.target, "unknown", ledger_down(error.why), record, headline=Headline(text))
 
@@ -488,7 +491,7 @@ class RestartSession:
     def _after_interruption(self, target: Target) -> RestartRecord | None:
         """The record once it is known who continues it: a daemon on this machine takes it over at its next turn."""
         record = self._record(target)
-        if record is None or record.phase not in TOUCHED or self._driver_of(record):
+        if record is None or record.phase not in TOUCHED or ThisMachine().driver_of(record):
             return record
         if not self.reporter.daemon_answers():
             return record
@@ -498,7 +501,7 @@ class RestartSession:
         )
         end = self.clock.monotonic() + SUCCESSOR_SECONDS
         with self.display.driving(), suppress(KeyboardInterrupt):
-            while record.open and not self._driver_of(record) and self.clock.monotonic() < end:
+            while record.open and not ThisMachine().driver_of(record) and self.clock.monotonic() < end:
                 self.display.linger(_SUCCESSOR_LOOK_SECONDS)
                 record = self._record(target) or record
         return record
@@ -507,11 +510,7 @@ class RestartSession:
         """Who continues an unfinished restart, and the command that follows it or continues it."""
         if record is None or not record.open:
             return None
-        return left(record, self._driver_of(record), self.access.command("restart", record.target.path))
-
-    @staticmethod
-    def _driver_of(record: RestartRecord) -> str:
-        return ThisMachine().driver_of(record)
+        return left(record, ThisMachine().driver_of(record), self.access.command("restart", record.target.path))
 
     def _stopped(self, target: Target) -> Headline | None:
         """What has to be known first of a node that is stopped, where the ledger does not say why."""
@@ -525,9 +524,9 @@ class RestartSession:
         if stored is None or not stored.record.open:
             return f"Another process has written the node's record meanwhile. {see}"
         record = stored.record
-        driver = capital(self._driver_of(record) or "The node's own tpuwatch")
+        driver = capital(ThisMachine().driver_of(record) or "The node's own tpuwatch")
         return (
-            f"{driver} is at work on the node itself ({action_words(record.action)}), which a restart would cut off. "
+            f"{driver} is at work on the node itself ({words(record.action)}), which a restart would cut off. "
             f"Ask again when that has ended. {see}"
         )
 

@@ -100,18 +100,7 @@ def attempts(record: RestartRecord) -> list[Attempt]:
     past = sorted(record.history, key=lambda one: -one.ended)
     if record.phase not in ENDED or (past and past[0].ended >= record.entered):
         return past
-    latest = Attempt(
-        record.action,
-        record.cause,
-        _began(record),
-        record.entered,
-        record.phase,
-        record.stops,
-        record.actor,
-        record.reason,
-        record.note,
-    )
-    return [latest, *past]
+    return [Attempt.of(record), *past]
 
 
 def is_request(record: RestartRecord) -> bool:

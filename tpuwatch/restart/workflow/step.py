@@ -105,19 +105,9 @@ def without_observation(record: RestartRecord, observation: NodeObservation, now
 
 def ended(record: RestartRecord, phase: Phase, note: str, now: float) -> RestartRecord:
     """The record after its restart has ended, with a note for operators, and with the attempt in its history."""
-    attempt = Attempt(
-        action=record.action,
-        cause=record.cause,
-        began=record.began or record.requested,
-        ended=now,
-        phase=phase,
-        stops=record.stops,
-        actor=record.actor,
-        reason=record.reason,
-        note=clean(note, _NOTE),
-    )
-    history = (attempt, *record.history)[:HISTORY]
-    return replace(record, phase=phase, entered=now, not_before=0.0, note=note, history=history)
+    record = replace(record, phase=phase, entered=now, not_before=0.0, note=note)
+    attempt = replace(Attempt.of(record), note=clean(note, _NOTE))
+    return replace(record, history=(attempt, *record.history)[:HISTORY])
 
 
 def withdrawn(record: RestartRecord, note: str, now: float) -> RestartRecord:

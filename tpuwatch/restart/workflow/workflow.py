@@ -59,7 +59,7 @@ _REFUSAL_CHARS: Final = 600
 
 
 def relevant_since(record: RestartRecord) -> float:
-    """From when on operations matter to the record: what `NodeApi.look` is to be asked for."""
+    """From when on operations matter to the record: what `CloudNodeApi.look` is to be asked for."""
     times = (record.requested, record.began or record.requested, record.entered or record.requested)
     return min(times) - SKEW_SECONDS
 

@@ -22,7 +22,7 @@ from tpuwatch.model.restart import (
     Target,
 )
 from tpuwatch.model.verdict import Action
-from tpuwatch.restart.ledger.codec import SCHEMA, decode, decode_fleet, encode
+from tpuwatch.restart.ledger.codec import SCHEMA, decode, encode
 
 # As the code before the change of names had written them.
 OLD_RECORD = (
@@ -64,22 +64,22 @@ FLEET = Fleet(Breaker(5.0, "It broke."), (Claim(TARGET, 7.0),))
 
 
 def test_a_record_of_schema_1_is_read_by_the_names_of_today() -> None:
-    assert decode(OLD_RECORD, "ledger.db") == RECORD
-    assert decode_fleet(OLD_FLEET, "ledger.db") == FLEET
+    assert decode(RestartRecord, OLD_RECORD, "ledger.db") == RECORD
+    assert decode(Fleet, OLD_FLEET, "ledger.db") == FLEET
     assert json.loads(encode(RECORD))["schema"] == SCHEMA
-    assert decode(encode(RECORD), "ledger.db") == RECORD
+    assert decode(RestartRecord, encode(RECORD), "ledger.db") == RECORD
 
 
 def test_a_record_of_schema_2_is_read_as_one_of_which_it_is_not_known_what_it_was_decided_on() -> None:
     grounds = Grounds("node_stuck", Action.MANUAL, 9.0, "w", 8.0, ("kernel",))
     whole = replace(RECORD, grounds=grounds, sources=("cloud", "kernel"))
-    assert decode(encode(whole), "ledger.db") == whole
+    assert decode(RestartRecord, encode(whole), "ledger.db") == whole
     document = json.loads(encode(whole))
     del document["grounds"], document["sources"]
-    former = decode(json.dumps({**document, "schema": 2}), "ledger.db")
+    former = decode(RestartRecord, json.dumps({**document, "schema": 2}), "ledger.db")
     assert (former.grounds, former.sources) == (Grounds(), ())
     with pytest.raises(LedgerError):
-        decode(json.dumps({**document, "grounds": {"verdict": 7}}), "ledger.db")
+        decode(RestartRecord, json.dumps({**document, "grounds": {"verdict": 7}}), "ledger.db")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_a_record_of_schema_3_has_of_a_machine_among_its_operations_is_foun
     document = json.loads(encode(replace(RECORD, action=action)))
     del document["machine"]
     former = {**document, "schema": 3, "operation": operation, "operations": operations}
-    found = decode(json.dumps(former), "ledger.db")
+    found = decode(RestartRecord, json.dumps(former), "ledger.db")
     assert found.machine == machine
     assert found.operations == (() if machine.act else ("op-1",))
 
@@ -120,4 +120,4 @@ def test_what_a_record_of_schema_3_has_of_a_machine_among_its_operations_is_foun
 def test_an_old_record_that_makes_no_sense_is_refused(was: str, is_now: str) -> None:
     assert was in OLD_RECORD
     with pytest.raises(LedgerError):
-        decode(OLD_RECORD.replace(was, is_now), "ledger.db")
+        decode(RestartRecord, OLD_RECORD.replace(was, is_now), "ledger.db")

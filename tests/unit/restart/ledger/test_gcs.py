@@ -12,9 +12,8 @@ import pytest
 
 from tests.standins.buckets import BUCKET, Machine, OwnClock, storage_running
 from tests.standins.storage import StorageServer
-from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import DAY, LedgerContract, Open
-from tests.unit.restart.records import TARGET, full_record, record, written
+from tests.unit.restart.records import TARGET, full_record, record
 from tpuwatch.config import Config
 from tpuwatch.config.restart import LedgerConfig as Settings
 from tpuwatch.core.clock import ManualClock
@@ -174,12 +173,6 @@ def test_what_is_no_record_is_refused(server: StorageServer, machine: Machine, t
     for action in (lambda: machine.ledger.read(TARGET), machine.ledger.records):
         with pytest.raises(LedgerError, match="damaged"):
             action()
-
-
-def test_a_record_of_the_old_schema_is_read(server: StorageServer, machine: Machine) -> None:
-    machine.ledger.write(RECORD, 0)
-    replaced(server, f'{OLD_RECORD[:-1]},"write":"x"}}'.encode())
-    assert written(machine.ledger, RECORD.target).record == RECORD
 
 
 def test_a_record_in_the_place_of_another_is_refused(server: StorageServer, machine: Machine) -> None:

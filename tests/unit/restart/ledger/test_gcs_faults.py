@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.standins.buckets import BUCKET, Machine, OwnClock, bucket_settings, storage_running
 from tests.standins.storage import StorageServer
 from tests.unit.restart.records import NOW, TARGET, record
-from tests.unit.restart.site import Site, site_running
+from tests.unit.restart.site import Site
 from tpuwatch.config.restart import LedgerConfig as Settings
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConflictError, LedgerError
@@ -327,16 +327,9 @@ def test_a_list_goes_on_where_a_fault_broke_it_off(
 # -- restarts
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with site_running() as running:
-        yield running
-
-
 @contextlib.contextmanager
 def restarting(site: Site) -> Iterator[tuple[StorageServer, GcsLedger]]:
     """The site with a request in a bucket, which keeps the service's limit of writes."""
-    site.begin()
     with storage_running(site.clock, write_seconds=1.0) as server:
         ledger = GcsLedger(bucket_settings(server), site.clock, wait=site.wait, rng=random.Random(1))
         ledger.write(site.record, 0)

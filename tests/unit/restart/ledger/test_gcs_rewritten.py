@@ -16,7 +16,7 @@ from tests.standins.storage import StorageServer
 from tests.standins.storage_objects import Refusal
 from tests.unit.restart.records import NOW, TARGET, record, written
 from tests.unit.restart.site import Machine as OtherMachine
-from tests.unit.restart.site import Site, site_running
+from tests.unit.restart.site import Site
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
@@ -72,17 +72,9 @@ def put_back(server: StorageServer, content: bytes, name: str = NAME) -> None:
     server.objects.insert(BUCKET, name, content, "application/json", {})
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with site_running() as running:
-        yield running
-
-
 @contextlib.contextmanager
 def restarting(site: Site) -> Iterator[tuple[StorageServer, GcsLedger]]:
     """The site with an operator's request in a bucket."""
-    site.begin()
-    site.ending = lambda _: False
     with storage_running(site.clock) as server:
         settings = bucket_settings(server, timeout_seconds=10.0, lease_seconds=LEASE_SECONDS)
         ledger = GcsLedger(settings, site.clock, wait=site.wait, rng=random.Random(1))
@@ -264,9 +256,9 @@ def test_an_operators_commands_are_carried_out_all_the_same(
     access.ledger.write(record(), 0)
     access.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
     Meddler(server, what, lambda number: number == 0)
-    assert cancel_restart(access, TARGET, NOW).cancelled
+    assert cancel_restart(access, TARGET, NOW).outcome == "cancelled"
     Meddler(server, what, lambda number: number == 0, FLEET)
-    assert reset_breaker(access, PolicySettings(), NOW).changed
+    assert reset_breaker(access, PolicySettings(), NOW).document.outcome == "reset"
     assert access.ledger.fleet().fleet.breaker.opened is None
 
 
@@ -279,5 +271,5 @@ def test_a_damaged_bucket_is_set_aside_by_the_reset_of_the_breaker(server: Stora
     with pytest.raises(LedgerError, match="is set aside now"):
         reset_breaker(access, PolicySettings(), NOW)
     assert read_status(access, (), PolicySettings(), NOW).breaker.opened
-    assert reset_breaker(access, PolicySettings(), NOW).changed
+    assert reset_breaker(access, PolicySettings(), NOW).document.outcome == "reset"
     assert not read_status(access, (), PolicySettings(), NOW).needs_attention

@@ -9,20 +9,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.paths import ROOT
-from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import LedgerContract, Open
-from tests.unit.restart.records import NOW, TARGET, full_record, record, written
+from tests.unit.restart.records import TARGET, full_record, record, written
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase
-from tpuwatch.restart.ledger.codec import SCHEMA
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 
 WRITER = """
@@ -153,22 +150,6 @@ def test_a_newer_file_is_refused(tmp_path: Path, opened: Open) -> None:
     execute(tmp_path, "PRAGMA user_version = 2")
     with pytest.raises(LedgerError, match="newer tpuwatch"):
         opened().read(TARGET)
-
-
-def test_a_record_of_another_version_is_refused(tmp_path: Path, opened: Open) -> None:
-    opened().write(record(), 0)
-    execute(tmp_path, "UPDATE entries SET value = json_set(value, '$.schema', ?)", SCHEMA + 1)
-    for action in (lambda: opened().read(TARGET), opened().records):
-        with pytest.raises(LedgerError, match="of another version of tpuwatch"):
-            action()
-
-
-def test_a_record_of_the_old_schema_is_read_and_replaced(tmp_path: Path, opened: Open) -> None:
-    recent = replace(RECORD, entered=NOW)  # one that ended long ago is removed
-    stored = opened().write(recent, 0)
-    execute(tmp_path, "UPDATE entries SET value = ?", OLD_RECORD)
-    assert opened().read(RECORD.target) == replace(stored, record=RECORD)
-    assert opened().write(recent, stored.version) == opened().read(RECORD.target)
 
 
 @pytest.mark.parametrize(

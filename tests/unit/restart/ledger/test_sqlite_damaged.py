@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,9 +156,11 @@ except Exception as error:
 
 def test_a_disk_that_has_become_read_only_can_be_read(ledger: SqliteLedger) -> None:
     state = ledger.path.parent
-    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec .venv/bin/python -c "$2" "$1"'
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$3" -c "$2" "$1"'
     run = subprocess.run(
-        ["/usr/bin/unshare", "--mount", "sh", "-c", script, "sh", str(state), READER], capture_output=True, text=True
+        ["/usr/bin/unshare", "--mount", "sh", "-c", script, "sh", str(state), READER, sys.executable],
+        capture_output=True,
+        text=True,
     )
     if "Operation not permitted" in run.stderr or "must be superuser" in run.stderr:
         pytest.skip("no mount may be made here")

@@ -14,13 +14,10 @@ import pytest
 
 from tests.unit.restart.records import TARGET, record, written
 from tests.unit.restart.site import Site
-from tests.unit.restart.test_driver import running, site
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
-
-__all__ = ["running", "site"]  # fixtures
 
 WRITER = """
 import os, signal, sys

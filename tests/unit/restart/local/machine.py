@@ -17,6 +17,7 @@ from tpuwatch.model.restart import ProcessId, RestartRecord
 from tpuwatch.model.signals import Holder
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.local.driver import LocalDriver
+from tpuwatch.restart.local.linux import Linux
 from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry
 
 SHOW = ("show", "--property=LoadState,ActiveState,InvocationID", "--", "tpu-runtime.service")
@@ -44,8 +45,8 @@ class Process:
 
 
 @dataclass
-class FakeSystem:
-    """See System. Waiting moves the clock."""
+class FakeSystem(Linux):
+    """Waiting moves the clock."""
 
     clock: ManualClock
     processes: dict[int, Process] = field(default_factory=dict)
