@@ -213,11 +213,11 @@ def _configuration(sources: Sources) -> str:
 def _doctor(sources: Sources) -> Any:
     from tpuwatch.config import Config
     from tpuwatch.core import ConfigError, SystemClock
-    from tpuwatch.doctor import CHECKS, Environment, report_document, run_checks
+    from tpuwatch.doctor import CHECKS, DoctorReport, Environment, run_checks
 
     error = None if sources.config is not None else ConfigError(sources.config_error)
     environment = Environment.of(sources.config or Config(), os.environ, SystemClock(), config_error=error)
-    return report_document(run_checks(CHECKS, environment))
+    return encode(DoctorReport.of(run_checks(CHECKS, environment)))
 
 
 def _root(sources: Sources) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.standins.http_daemon import answering
+from tests.unit.cli.programs import ADVISE, LARGEST, PREFLIGHT, PROBE, PROFILE, programs
 from tests.unit.cli.restarting import Site, site
 from tests.unit.cli.tuning import GROWS, SETTLED, Machine, machine
 from tests.unit.store.make import event
@@ -28,7 +29,7 @@ from tpuwatch.model.restart import Attempt, Phase
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.store import EventStore
 
-__all__ = ["machine", "site"]  # fixtures
+__all__ = ["machine", "programs", "site"]  # fixtures
 
 SESSIONS = Path(__file__).with_name("sessions")
 WIDTHS = ("80", "120", "pipe")
@@ -63,6 +64,7 @@ class Screen:
         text = re.sub(r"SUMS=[^;\s]+", "SUMS=…", re.sub(r"decided it at \S+ \S+ UTC", "decided it at … UTC", text))
         text = re.sub(r"\d+ rules loaded", "150 rules loaded", text)
         text = re.sub(r"\d+ MiB are free", "77865 MiB are free", text)
+        text = text.replace(sys.executable, "python3")
         text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9478", text.replace(str(self._root), "/home/alice"))
         file = SESSIONS / f"{name}.{self.width}.txt"
         if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
@@ -189,6 +191,18 @@ def test_restart(screen: Screen, site: Site, monkeypatch: pytest.MonkeyPatch) ->
     for name, words in (("restarts", ()), ("restarts-history", ("history",))):
         _, out, err = site.restarts(*words)
         screen.holds(name, f"$ tpuwatch {' '.join(('restarts', *words))}\n{plain(out + err)}")
+
+
+@pytest.mark.usefixtures("programs")
+def test_programs(screen: Screen) -> None:
+    screen.shows("doctor", "doctor", code=1)
+    screen.shows("preflight", *PREFLIGHT, code=1)
+    screen.shows("preflight-largest", *LARGEST, "--max-batch", "32", code=0)
+    screen.shows("preflight-limit", *LARGEST, "--max-batch", "8", code=0)
+    screen.shows("advise", *ADVISE, code=1)
+    screen.shows("profile", *PROFILE, code=1)
+    screen.shows("probe", *PROBE, code=3)
+    screen.shows("probe-step", *PROBE, "--step", "model:step", code=1)
 
 
 def plain(text: str) -> str:
