@@ -51,7 +51,7 @@ def holds(name: str, text: str, tmp_path: Path) -> None:
     text = text.replace(sys.executable, "python3").replace(str(tmp_path), "/home/alice")
     text = re.sub(r'"((?:began|ended)_epoch)": [\d.]+', r'"\1": 0.5', text) if name.startswith("probe") else text
     text = re.sub(r'(?m)^      "seconds": [\d.]+', '      "seconds": 0.5', text) if name == "preflight" else text
-    file = GOLDEN / f"{name}.json"
+    file = GOLDEN / (name if "." in name else f"{name}.json")
     if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), "if this change is meant, run this test with TPUWATCH_UPDATE_GOLDEN=1"
@@ -70,6 +70,12 @@ def holds(name: str, text: str, tmp_path: Path) -> None:
 )
 def test_commands_about_programs(show: Show, tmp_path: Path, name: str, words: Sequence[str], code: int) -> None:
     holds(name, show(*words, code=code), tmp_path)
+
+
+@pytest.mark.usefixtures("programs")
+def test_the_page_of_advise(show: Show, tmp_path: Path) -> None:
+    show(*ADVISE, "--html", "page.html", code=1)
+    holds("advise.html", (tmp_path / "page.html").read_text(), tmp_path)
 
 
 @pytest.mark.usefixtures("programs")
