@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.advise.advice import GUIDES, Gain, Passage, ProgramAdvice, in_order
+    from tpuwatch.advise.advice import GUIDES, in_order
     from tpuwatch.advise.advisor import Advised, advice_document, advise
     from tpuwatch.advise.code import CodeAdvice, advice_on_code, code_advice
     from tpuwatch.advise.memory import changes
@@ -23,7 +23,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "advice": ["GUIDES", "ProgramAdvice", "Gain", "Passage", "in_order"],
+            "advice": ["GUIDES", "in_order"],
             "advisor": ["Advised", "advice_document", "advise"],
             "code": ["CodeAdvice", "advice_on_code", "code_advice"],
             "memory": ["changes"],

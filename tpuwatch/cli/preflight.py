@@ -109,6 +109,7 @@ def add_child_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: it fits on all; 1: it does not, or is wrong; 2: wrong use; 3: there is no answer."""
+    from tpuwatch.core import encode
     from tpuwatch.program import Program, interpreter, preflight_document, target
     from tpuwatch.terminal import Console, print_preflight
 
@@ -119,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     program = Program(args.function, args.args, tuple(args.shape), args.donate)
     document = preflight_document(program, results, interpreter(args.python, os.environ))
     if args.json:
-        options.print_json(document)
+        options.print_json(encode(document))
     else:
         print_preflight(Console(sys.stdout), document)
     return status(results)

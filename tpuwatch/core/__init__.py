@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.audit_file import AuditFile
     from tpuwatch.core.backoff import Pacing, doubled, parse_retry_after
     from tpuwatch.core.clock import Clock, SystemClock
-    from tpuwatch.core.codec import DocumentError, Time, Words, decode, encode, like, schema_name, schemas
+    from tpuwatch.core.codec import Digits, DocumentError, Time, Words, decode, encode, like, schema_name, schemas
     from tpuwatch.core.errors import (
         ConfigDeniedError,
         ConfigError,
@@ -71,7 +71,7 @@ else:
             "audit_file": ["AuditFile"],
             "backoff": ["Pacing", "doubled", "parse_retry_after"],
             "clock": ["Clock", "SystemClock"],
-            "codec": ["DocumentError", "Time", "Words", "decode", "encode", "like", "schema_name", "schemas"],
+            "codec": ["Digits", "DocumentError", "Time", "Words", "decode", "encode", "like", "schema_name", "schemas"],
             "errors": [
                 "ConfigDeniedError",
                 "ConfigError",

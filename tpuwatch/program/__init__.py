@@ -39,16 +39,12 @@ if TYPE_CHECKING:
     )
     from tpuwatch.program.probe import ProbeRequest, ProbeResult, probe_command, probe_document, run_probe
     from tpuwatch.program.profiling import (
-        Profile,
-        ProfiledOperation,
-        ProfileFigures,
         find_profile,
         profile_command,
-        profile_document,
         profile_findings,
         read_profile,
     )
-    from tpuwatch.program.roofline import Roofline, flops_document, mxu_bound, roofline_of
+    from tpuwatch.program.roofline import flops_of, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
@@ -81,16 +77,12 @@ else:
             "output": ["findings_of"],
             "probe": ["ProbeRequest", "ProbeResult", "probe_command", "probe_document", "run_probe"],
             "profiling": [
-                "Profile",
-                "ProfileFigures",
-                "ProfiledOperation",
                 "find_profile",
                 "profile_command",
-                "profile_document",
                 "profile_findings",
                 "read_profile",
             ],
-            "roofline": ["Roofline", "flops_document", "mxu_bound", "roofline_of"],
+            "roofline": ["flops_of", "mxu_bound", "roofline_of"],
             "targets": ["CompileTarget", "target"],
         },
     )

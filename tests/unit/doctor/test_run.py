@@ -87,9 +87,7 @@ def test_what_is_asked_once_is_asked_once_and_fails_for_all(place: Place) -> Non
 
     findings = run_checks([check(both, name=name) for name in "abcd"], environment)
     assert len(asked) == 2
-    assert {finding.text for finding in findings} == {
-        f"the {name}: disk cannot be read: broken." for name in "abcd"
-    }
+    assert {finding.text for finding in findings} == {f"the {name}: disk cannot be read: broken." for name in "abcd"}
 
 
 def test_nothing_essential_found_out() -> None:
