@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.answers import OFF, Answer, Problem, Signal
     from tpuwatch.model.causes import LOOP_FAULTS, Cause, CauseRow, Whose
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
-    from tpuwatch.model.documents.daemon import DaemonDocument
+    from tpuwatch.model.documents.daemon import AskedDaemonDocument, DaemonDocument
     from tpuwatch.model.documents.logs import (
         DiagnoseDocument,
         DiagnosisDocument,
@@ -227,7 +227,7 @@ else:
                 "verdict_words",
                 "worst_first",
             ],
-            "documents.daemon": ["DaemonDocument"],
+            "documents.daemon": ["AskedDaemonDocument", "DaemonDocument"],
             "documents.logs": [
                 "DiagnoseDocument",
                 "DiagnosisDocument",

@@ -21,7 +21,7 @@ from tests.unit.web.test_frozen import DARK, VIEW
 from tpuwatch.cli.main import main
 from tpuwatch.exec.found import NOTHING
 from tpuwatch.exec.preparation import PreparedRun
-from tpuwatch.exec.recording import write_report
+from tpuwatch.exec.report import write_report
 from tpuwatch.exec.run_result import RunResult
 from tpuwatch.host.oom import OomKill, OomLimit
 from tpuwatch.model.documents.logs import FindingDocument, LaunchDocument
