@@ -5,7 +5,6 @@ The daemon's own documents are in tests/unit/web/test_frozen.py.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import golden
 from tests.standins.http_daemon import answering
 from tests.unit.cli.programs import ADVISE, PREFLIGHT, PROBE, PROFILE, programs
 from tests.unit.web import samples
@@ -51,10 +51,7 @@ def holds(name: str, text: str, tmp_path: Path) -> None:
     text = text.replace(sys.executable, "python3").replace(str(tmp_path), "/home/alice")
     text = re.sub(r'"((?:began|ended)_epoch)": [\d.]+', r'"\1": 0.5', text) if name.startswith("probe") else text
     text = re.sub(r'(?m)^      "seconds": [\d.]+', '      "seconds": 0.5', text) if name == "preflight" else text
-    file = GOLDEN / (name if "." in name else f"{name}.json")
-    if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text(), "if this change is meant, run this test with TPUWATCH_UPDATE_GOLDEN=1"
+    golden.holds(GOLDEN / (name if "." in name else f"{name}.json"), text)
 
 
 @pytest.mark.usefixtures("programs")

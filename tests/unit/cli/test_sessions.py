@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import golden
 from tests.standins.http_daemon import answering
 from tests.unit.cli.programs import ADVISE, LARGEST, PREFLIGHT, PROBE, PROFILE, programs
 from tests.unit.cli.restarting import Site, site
@@ -66,11 +67,7 @@ class Screen:
         text = re.sub(r"\d+ MiB are free", "77865 MiB are free", text)
         text = text.replace(sys.executable, "python3")
         text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9478", text.replace(str(self._root), "/home/alice"))
-        file = SESSIONS / f"{name}.{self.width}.txt"
-        if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
-        assert text == file.read_text(), "if this change is meant: make sessions"
+        golden.holds(SESSIONS / f"{name}.{self.width}.txt", text)
         if self.width != "pipe":
             wide = [line for line in text.splitlines()[1:] if len(line) > int(self.width) and not WHOLE.match(line)]
             assert wide == []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 
 import pytest
 
+from tests import golden
 from tests.paths import ROOT
 from tests.unit.restart import records
 from tests.unit.restart.policy_scenes import situation
@@ -195,8 +195,4 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_document_is_what_it_was(name: str) -> None:
-    text = f"{json.dumps(json.loads(DOCUMENTS[name]()), indent=1)}\n"
-    path = GOLDEN / f"{name}.json"
-    if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text(), "if this change is meant, run this test with TPUWATCH_UPDATE_GOLDEN=1"
+    golden.holds(GOLDEN / f"{name}.json", f"{json.dumps(json.loads(DOCUMENTS[name]()), indent=1)}\n")
