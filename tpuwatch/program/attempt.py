@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import tempfile
 from dataclasses import dataclass, field
@@ -73,15 +71,13 @@ def attempt(
     with tempfile.TemporaryDirectory(prefix="tpuwatch-probe-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         (directory / LOGS).mkdir()
-        pipe = os.pipe()
-        request = {"report": pipe[1], "platform": platform, "framework": framework, "step": step}
         own = {**environ, LOG_DIR: str(directory / LOGS), "PYTHONUNBUFFERED": "1"}
         own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else libtpu's last words are lost
         watch = _Watch(platform, limits, clock or SystemClock(), on_stage)
         try:
             child = Child(
-                [*command, json.dumps(request)],
-                report=pipe,
+                command,
+                {"platform": platform, "framework": framework, "step": step},
                 environ=own,
                 output=directory / OUTPUT,
                 limits=limits,
@@ -89,8 +85,6 @@ def attempt(
                 keep=keep,
             )
         except OSError as error:
-            for end in pipe:
-                os.close(end)
             problem = {"kind": "interpreter", "stage": "start", "message": f"{command[0]}: {error.strerror}"}
             return ProbeAttempt(platform, problem=problem)
         ended = True

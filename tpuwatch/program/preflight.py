@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -292,7 +291,6 @@ def _child(
     changes: bool,
     since: float,
 ) -> Child:
-    pipe = os.pipe()
     request = {
         "function": program.function,
         "arguments": program.arguments,
@@ -302,19 +300,11 @@ def _child(
         "options": target.options,
         "changes": changes,
         "parent": os.getpid(),
-        "report": pipe[1],
     }
     own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(directory / LOGS)}
     own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
     own[VMODULE] = ",".join(filter(None, (own.get(VMODULE), MODULES)))
-    return Child(
-        [*command, json.dumps(request)],
-        report=pipe,
-        environ=own,
-        output=directory / OUTPUT,
-        limits=limits,
-        since=since,
-    )
+    return Child(command, request, environ=own, output=directory / OUTPUT, limits=limits, since=since)
 
 
 def _once(batch: int | None) -> Generator[Ask, Need, int | None]:

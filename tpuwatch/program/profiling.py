@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
 import shutil
 import tempfile
@@ -121,9 +119,7 @@ def _ask(
     on_stage: Callable[[str], None],
     directory: Path,
 ) -> Mapping[str, Any]:
-    pipe = os.pipe()
-    request = json.dumps({"report": pipe[1], "files": copies})
-    child = Child([*command, request], report=pipe, environ=environ, output=directory / OUTPUT, limits=limits)
+    child = Child(command, {"files": copies}, environ=environ, output=directory / OUTPUT, limits=limits)
     tables: Mapping[str, Any] | None = None
     try:
         child.finish()
