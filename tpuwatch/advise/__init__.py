@@ -14,7 +14,7 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.advise.advice import GUIDES, in_order
     from tpuwatch.advise.advisor import Advised, advice_document, advise
-    from tpuwatch.advise.code import CodeAdvice, advice_on_code, code_advice
+    from tpuwatch.advise.code import CodeAdvice, code_advice
     from tpuwatch.advise.memory import changes
     from tpuwatch.advise.page import advice_page
     from tpuwatch.advise.source import module_file, sources, unreadable
@@ -25,7 +25,7 @@ else:
         {
             "advice": ["GUIDES", "in_order"],
             "advisor": ["Advised", "advice_document", "advise"],
-            "code": ["CodeAdvice", "advice_on_code", "code_advice"],
+            "code": ["CodeAdvice", "code_advice"],
             "memory": ["changes"],
             "page": ["advice_page"],
             "source": ["module_file", "sources", "unreadable"],

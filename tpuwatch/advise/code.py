@@ -57,10 +57,13 @@ class CodeAdvice:
 def code_advice(
     paths: Iterable[Path], *, batch: int | None = None, devices: int = 1, steps: Container[str] = ()
 ) -> CodeAdvice:
-    """`advice_on_code`, and what was looked at."""
+    """What the rules say of the calls in these files, each rule once, with all places; and what was looked at.
+
+    `batch` is that of a device, `steps` the names of functions that run on it.
+    """
     paths = list(paths)
     files = read_all(paths, steps)
-    found = tuple(advice_on_code(paths, batch=batch, devices=devices, steps=steps))
+    found = tuple(_found(files, batch, devices))
     rules = (*_RULES, _PREFETCH, _BATCH_NORM)
     known = {framework for file in files for framework in file.frameworks}
     spoke = {one.id for one in found}
@@ -84,12 +87,7 @@ def code_advice(
     return CodeAdvice(found, checked, not_checked)
 
 
-def advice_on_code(
-    paths: Iterable[Path], *, batch: int | None = None, devices: int = 1, steps: Container[str] = ()
-) -> Iterator[ProgramAdvice]:
-    """What the rules say of the calls in these files, each rule once, with all places. `batch` is that of a device,
-    `steps` the names of functions that run on it."""
-    files = read_all(paths, steps)
+def _found(files: list[SourceFile], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
     calls = [call for file in files for call in file.calls]
     for rule in _RULES:
         if found := [call for call in calls if rule.applies(call)]:

@@ -10,7 +10,6 @@ import pytest
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
 from tpuwatch.advise import (
     advice_document,
-    advice_on_code,
     advice_page,
     advise,
     changes,
@@ -145,14 +144,14 @@ def test_a_line_of_code_is_told_with_its_file_also_where_it_is_imported(tmp_path
         "import tensorflow as tf\n\ndef make():\n    return tf.data.Dataset.from_generator(f, s)\n"
     )
     files = sources(tmp_path / "train.py", tmp_path)
-    (one,) = advice_on_code(files)
+    (one,) = code_advice(files).found
     assert one.place == {"file": str(tmp_path / "data" / "pipeline.py"), "line": 4}
 
 
 def test_a_source_that_is_no_python_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_bytes(b"def \xff(:\n\x00")
-    assert list(advice_on_code(sources(path, tmp_path))) == []
+    assert code_advice(sources(path, tmp_path)).found == ()
 
 
 def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
