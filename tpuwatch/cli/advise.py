@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     """0: what was checked is said; 1: the program does not fit, or is wrong; 2: wrong use; 3: no answer, or nothing
     could be checked."""
     from tpuwatch.advise import advice_page
-    from tpuwatch.core import ConfigError, encode
-    from tpuwatch.terminal import Console, print_advice
+    from tpuwatch.core import ConfigError
+    from tpuwatch.terminal import print_advice
 
     if args.program is None and not args.shape and not args.source and args.profile is None:
         raise ConfigError(
@@ -84,10 +83,7 @@ def run(args: argparse.Namespace) -> int:
             Path(args.html).write_text(advice_page(document), encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--html {args.html}: {error.strerror}") from error
-    if args.json:
-        options.print_json(encode(document))
-    else:
-        print_advice(Console(sys.stdout), document, verbose=args.verbose)
+    options.show(document, print_advice, as_json=args.json, verbose=args.verbose)
     return status
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 if nothing is wrong, 1 if something is, 3 if the report is inconclusive."""
     from tpuwatch.config import Config
-    from tpuwatch.core import ConfigError, SystemClock, encode
+    from tpuwatch.core import ConfigError, SystemClock
     from tpuwatch.doctor import DoctorReport, Environment, is_conclusive, print_report, run_checks
 
     pids, python = tuple(args.process), args.python or ""
@@ -59,12 +58,7 @@ def run(args: argparse.Namespace) -> int:
     environment = Environment.of(config, os.environ, SystemClock(), config_error=config_error, pids=pids, python=python)
     checks = _chosen(args.only)
     report = DoctorReport.of(run_checks(checks, environment))
-    if args.json:
-        options.print_json(encode(report))
-    else:
-        from tpuwatch.terminal import Console
-
-        print_report(Console(sys.stdout), report)
+    options.show(report, print_report, as_json=args.json)
     if report.wrong:
         return _WRONG
     return _DONE if is_conclusive(checks, report.checks) else _INCONCLUSIVE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -57,15 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 the TPU works, 1 something is at fault, 2 wrong use, 3 could not find out."""
-    from tpuwatch.core import encode
-    from tpuwatch.terminal import Console, print_probe
+    from tpuwatch.terminal import print_probe
 
     with options.config_to_look(args) as (config, _):
         document = probe(config, args.python, args.framework, args.step, args.timeout, while_held=args.while_held)
-    if args.json:
-        options.print_json(encode(document))
-    else:
-        print_probe(Console(sys.stdout), document)
+    options.show(document, print_probe, as_json=args.json)
     return exit_code(document)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,14 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 nothing to change, 1 there are findings, 2 wrong use, 3 it could not be read."""
-    from tpuwatch.core import encode
-    from tpuwatch.terminal import Console, print_profile
+    from tpuwatch.terminal import print_profile
 
     profile = read(args.path, args.python, args.timeout)
-    if args.json:
-        options.print_json(encode(profile))
-    else:
-        print_profile(Console(sys.stdout), profile)
+    options.show(profile, print_profile, as_json=args.json)
     return 1 if profile.findings else 0
 
 
