@@ -155,6 +155,9 @@ def test_diagnose(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "free.\n"
     )
     screen.shows("diagnose", "diagnose", "job.log")
+    held = "I1120 00:00:01.000001 1234 tpu.cc:1] The TPU is already in use by process with pid 77.\n"
+    (tmp_path / "held.log").write_text(held)
+    screen.shows("diagnose-held", "diagnose", "held.log")
 
 
 def test_tune(screen: Screen, machine: Machine) -> None:
