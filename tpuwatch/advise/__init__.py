@@ -5,13 +5,9 @@ Out: pieces of advice, each with its place, its reason and its source.
 Never: gives advice on what it has not read in the program or its compilation.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.advise.advice import GUIDES, in_order
     from tpuwatch.advise.advisor import Advised, advice_document, advise
     from tpuwatch.advise.code import CodeAdvice, code_advice
@@ -19,16 +15,3 @@ if TYPE_CHECKING:
     from tpuwatch.advise.page import advice_page
     from tpuwatch.advise.source import module_file, sources, unreadable
     from tpuwatch.advise.subject import Placed, Subject, of_program, of_report, of_shapes
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "advice": ["GUIDES", "in_order"],
-            "advisor": ["Advised", "advice_document", "advise"],
-            "code": ["CodeAdvice", "code_advice"],
-            "memory": ["changes"],
-            "page": ["advice_page"],
-            "source": ["module_file", "sources", "unreadable"],
-            "subject": ["Placed", "Subject", "of_program", "of_report", "of_shapes"],
-        },
-    )

@@ -7,13 +7,9 @@ Never: lets an unknown key or an unsafe value pass.
 `schema` and `load` need pydantic, whose import takes a quarter of a second; `start` and `file` do not.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.config.consistency import inconsistencies
     from tpuwatch.config.file import SYSTEM_PATH, stamp
     from tpuwatch.config.load import load_config
@@ -32,27 +28,3 @@ if TYPE_CHECKING:
     )
     from tpuwatch.config.start import DEFAULT_SOCKET, NEVER_SET, THIS_MACHINE, StartConfig, read_config, usable_config
     from tpuwatch.config.types import Allowed, Name, Project, Seconds, Section, YesNo, split_listen
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "consistency": ["inconsistencies"],
-            "file": ["SYSTEM_PATH", "stamp"],
-            "load": ["load_config"],
-            "render": ["as_dict", "render_example", "show"],
-            "restart": ["LedgerConfig", "RestartConfig"],
-            "schema": [
-                "CloudConfig",
-                "Config",
-                "ConfigKey",
-                "HostConfig",
-                "HttpConfig",
-                "KubernetesConfig",
-                "MonitoringConfig",
-                "PeersConfig",
-                "StateConfig",
-            ],
-            "start": ["DEFAULT_SOCKET", "NEVER_SET", "THIS_MACHINE", "StartConfig", "read_config", "usable_config"],
-            "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
-        },
-    )

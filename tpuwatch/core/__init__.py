@@ -5,13 +5,9 @@ Out: plain values.
 Never: knows of TPUs, or of another package.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.core.audit_file import AuditFile
     from tpuwatch.core.backoff import Pacing, doubled, parse_retry_after
     from tpuwatch.core.clock import Clock, SystemClock
@@ -63,62 +59,4 @@ if TYPE_CHECKING:
         is_possible,
         parse_seconds,
         parse_size,
-    )
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "audit_file": ["AuditFile"],
-            "backoff": ["Pacing", "doubled", "parse_retry_after"],
-            "clock": ["Clock", "SystemClock"],
-            "codec": ["Digits", "DocumentError", "Time", "Words", "decode", "encode", "like", "schema_name", "schemas"],
-            "errors": [
-                "ConfigDeniedError",
-                "ConfigError",
-                "ConflictError",
-                "DeniedError",
-                "InstallError",
-                "LedgerDeniedError",
-                "LedgerError",
-                "RuleError",
-                "StoreBusyError",
-                "StoreDeniedError",
-                "StoreError",
-                "TpuwatchError",
-                "TuneError",
-            ],
-            "files": ["create_private", "open_private", "read_trusted", "write_atomic"],
-            "grpc_codes": ["GRPC_CODES", "code_number"],
-            "http": ["HttpClient", "HttpError", "HttpFault", "HttpReply"],
-            "json_text": ["dumps", "iso", "parse_time", "times"],
-            "log_setup": ["set_up_logging"],
-            "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
-            "medians": ["median", "median_low"],
-            "redaction": ["REDACTED", "redact"],
-            "reloaded": ["Reloaded"],
-            "share": ["installed"],
-            "text": [
-                "capital",
-                "clean",
-                "counted",
-                "cut",
-                "ended",
-                "length",
-                "listed",
-                "printable",
-                "printable_lines",
-            ],
-            "tls": ["Tls"],
-            "token_file": ["read_tokens", "require_private"],
-            "trust": ["has_members", "other_author", "places", "who_may_change"],
-            "units": [
-                "format_age",
-                "format_seconds",
-                "format_size",
-                "format_time",
-                "is_possible",
-                "parse_seconds",
-                "parse_size",
-            ],
-        },
     )

@@ -5,18 +5,7 @@ Out: services that are connected, and one view of them for HTTP.
 Never: judges, decides or stores anything itself.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.daemon.daemon import Daemon
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "daemon": ["Daemon"],
-        },
-    )

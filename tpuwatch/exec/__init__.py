@@ -5,22 +5,9 @@ Out: the same output and the same end, findings on standard error, a record of t
 Never: delays the command, changes its output, or keeps it from starting.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.exec.command import run_command
     from tpuwatch.exec.preparation import PreparedRun, prepare_run
     from tpuwatch.exec.process import CommandError
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "command": ["run_command"],
-            "preparation": ["PreparedRun", "prepare_run"],
-            "process": ["CommandError"],
-        },
-    )

@@ -5,17 +5,14 @@ Out: plain data, or an error of a known kind.
 Never: waits without end, or shows a secret.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
-from tpuwatch.core.lazy import public_face
+from tpuwatch.core.lazy import LazyFace
 
 # gRPC reads it when it is loaded. Its own lines on stderr say no more than its errors, which are all explained.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.google import storage
     from tpuwatch.google.errors import ApiError, ApiFault, PreconditionError, RequestContext, StorageError, explain
     from tpuwatch.google.metadata import (
@@ -31,24 +28,3 @@ if TYPE_CHECKING:
     from tpuwatch.google.storage import Bucket, StoredObject
     from tpuwatch.google.tpu_client import MAX_PAGES, PAGE_SIZE, CloudClient
     from tpuwatch.google.tpu_node import NodeConverter, enum_name, short_name
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "errors": [
-                "ApiError",
-                "ApiFault",
-                "PreconditionError",
-                "RequestContext",
-                "StorageError",
-                "explain",
-            ],
-            "metadata": ["DEFAULT_HOST", "FLAVOR", "MetadataClient", "MetadataError", "metadata_host", "metadata_url"],
-            "monitoring": ["MonitoringConnection", "monitoring_call"],
-            "permissions": ["PermissionsClient"],
-            "storage": ["Bucket", "StoredObject"],
-            "tpu_client": ["CloudClient", "MAX_PAGES", "PAGE_SIZE"],
-            "tpu_node": ["NodeConverter", "enum_name", "short_name"],
-        },
-        submodules=["storage"],
-    )

@@ -5,22 +5,9 @@ Out: a judgement with its reasons, contradictions and remedies.
 Never: takes what is unknown for bad, or acts.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.health.judge import judge_node
     from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.health.service import EVERY_SECONDS, JudgeService
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "judge": ["judge_node"],
-            "limits": ["JudgeLimits"],
-            "service": ["EVERY_SECONDS", "JudgeService"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: plain data, and what could not be seen.
 Never: changes anything on the machine.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.host import oom
     from tpuwatch.host.cpu import Mean
     from tpuwatch.host.devices import GOOGLE, tpu_devices
@@ -30,27 +26,3 @@ if TYPE_CHECKING:
         shown_command,
     )
     from tpuwatch.host.users import USER_FILES, parse_users
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cpu": ["Mean"],
-            "devices": ["GOOGLE", "tpu_devices"],
-            "holders": ["HolderScan", "Holders", "LOCK_FILE", "parse_locks"],
-            "listeners": ["Listeners"],
-            "memory": ["parse_groups", "read_memory"],
-            "pressure": ["waited_seconds"],
-            "procfs": [
-                "ProcFs",
-                "Process",
-                "Processes",
-                "parse_environ",
-                "parse_numbers",
-                "parse_stat",
-                "read_bounded",
-                "shown_command",
-            ],
-            "users": ["USER_FILES", "parse_users"],
-        },
-        submodules=["oom"],
-    )

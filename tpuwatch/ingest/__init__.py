@@ -5,22 +5,9 @@ Out: events, launches and offsets in one transaction, then metrics.
 Never: moves an offset whose events are not stored.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.ingest.bad_values import bad_value_events
     from tpuwatch.ingest.double_reports import DoubleReports
     from tpuwatch.ingest.service import LogService
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "bad_values": ["bad_value_events"],
-            "double_reports": ["DoubleReports"],
-            "service": ["LogService"],
-        },
-    )

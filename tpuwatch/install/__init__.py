@@ -5,20 +5,8 @@ Out: units in place and started, or removed.
 Never: overwrites a file of somebody else.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.install.host import InstallHost
     from tpuwatch.install.steps import InstallStep, install_steps, leftovers, uninstall_steps
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "host": ["InstallHost"],
-            "steps": ["InstallStep", "install_steps", "leftovers", "uninstall_steps"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: launches with their times, outcome and faults.
 Never: trusts a record of a user about the launches of another.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.launches.exec_records import (
         ExecRecord,
         RecordedFinding,
@@ -24,21 +20,3 @@ if TYPE_CHECKING:
     )
     from tpuwatch.launches.life import Life
     from tpuwatch.launches.tracker import MARKS, LaunchTracker, Origin, shows_launch
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "exec_records": [
-                "ExecRecord",
-                "RecordedFinding",
-                "discard_record",
-                "make_drop_box",
-                "read_records",
-                "take_records",
-                "trim_records",
-                "write_record",
-            ],
-            "life": ["Life"],
-            "tracker": ["LaunchTracker", "MARKS", "Origin", "shows_launch"],
-        },
-    )

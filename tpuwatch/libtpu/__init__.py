@@ -5,13 +5,9 @@ Out: what they mean.
 Never: loads libtpu.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.libtpu import log_settings, metrics_proto
     from tpuwatch.libtpu.accelerators import (
         GENERATIONS,
@@ -51,50 +47,4 @@ if TYPE_CHECKING:
         meant_bytes,
         premapped_bytes,
         product,
-    )
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "accelerators": [
-                "GENERATIONS",
-                "chips_of",
-                "chips_of_host",
-                "counted",
-                "default_topology",
-                "devices_per_chip",
-                "unit",
-                "generation",
-                "hosts_of",
-            ],
-            "flags": ["ARGUMENTS", "UNBUFFERED", "merged_all", "whole_flags"],
-            "log_settings": ["LOG_DIR", "LogFacts", "unbuffered"],
-            "metrics_proto": [
-                "GET_METRIC",
-                "LIST_METRICS",
-                "ListSupportedMetricsRequest",
-                "ListSupportedMetricsResponse",
-                "MetricRequest",
-                "MetricResponse",
-            ],
-            "metrics_values": ["HBM_TOTAL", "HLO_QUEUE", "METRICS", "Readings", "chips", "readings", "total"],
-            "variables": [
-                "MEASURED",
-                "MIB_UP_TO",
-                "PARTITIONS",
-                "TUNED_VARIABLES",
-                "beyond_memory",
-                "half_of",
-                "is_tpu_name",
-                "items",
-                "judge_value",
-                "judge_values",
-                "leading_integer",
-                "meant",
-                "meant_bytes",
-                "premapped_bytes",
-                "product",
-            ],
-        },
-        submodules=["log_settings", "metrics_proto"],
     )

@@ -5,13 +5,9 @@ Out: matches, each with its rule, place and matched lines.
 Never: follows a link out of a watched directory, or takes time that is not linear in the text.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.logs.line_breaks import over_lines
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.job_output import any_near
@@ -35,32 +31,3 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.job_glob import JobGlob
     from tpuwatch.logs.tail.sources import Discovery
     from tpuwatch.logs.text_input import STDIN, NoSuchFileError, UnreadableError, size_of, text_chunks
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "line_breaks": ["over_lines"],
-            "parse.exception_chains": ["agree"],
-            "parse.job_output": ["any_near"],
-            "parse.match": ["Match", "Repeats"],
-            "parse.parser": ["LogParser", "StreamKind"],
-            "parse.scan": ["Scanner"],
-            "parse.source_code": ["is_source_code"],
-            "pruning": ["OldLog", "PruneResult", "prune"],
-            "rules.catalogue": [
-                "Catalogue",
-                "Rule",
-                "load_catalogue",
-                "for_outputs",
-                "for_programs",
-                "for_streams",
-                "with_threshold",
-            ],
-            "tail.files": ["LogFile", "Refusal", "RefusedError", "libtpu_file"],
-            "tail.follow": ["Follower"],
-            "tail.followed_file": ["FileMatch", "FileProgress"],
-            "tail.job_glob": ["JobGlob"],
-            "tail.sources": ["Discovery"],
-            "text_input": ["STDIN", "NoSuchFileError", "UnreadableError", "size_of", "text_chunks"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: memory, FLOPs, layouts, the device and the time that it takes.
 Never: imports JAX, TensorFlow or PyTorch into tpuwatch's process.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.program.child import OWN_CHILD, ChildLimits, available_memory
     from tpuwatch.program.layout import (
         LANES,
@@ -46,43 +42,3 @@ if TYPE_CHECKING:
     )
     from tpuwatch.program.roofline import flops_of, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "child": ["OWN_CHILD", "ChildLimits", "available_memory"],
-            "layout": [
-                "LANES",
-                "Layout",
-                "Tensor",
-                "best_layout",
-                "hlo_type",
-                "laid_out",
-                "layout_of_size",
-                "parse_tensor",
-                "tile",
-                "without_waste",
-            ],
-            "preflight": [
-                "HBM",
-                "Change",
-                "Preflight",
-                "Program",
-                "Trial",
-                "interpreter",
-                "memory_limit",
-                "preflight_document",
-                "run_preflight",
-            ],
-            "output": ["findings_of"],
-            "probe": ["ProbeRequest", "ProbeResult", "probe_command", "probe_document", "run_probe"],
-            "profiling": [
-                "find_profile",
-                "profile_command",
-                "profile_findings",
-                "read_profile",
-            ],
-            "roofline": ["flops_of", "mxu_bound", "roofline_of"],
-            "targets": ["CompileTarget", "target"],
-        },
-    )

@@ -5,13 +5,7 @@ Out: training loops and their faults.
 Never: lets one user speak for another, or silence him.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.progress.service import ProgressService
-else:
-    __getattr__, __all__ = public_face(__name__, {"service": ["ProgressService"]})

@@ -5,13 +5,9 @@ Out: restarts, each recorded before it is done; decisions and messages.
 Never: leaves a node stopped, or acts without a durable budget.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.restart.cloud_api import CloudNodeApi
     from tpuwatch.restart.driver import Progress
     from tpuwatch.restart.ledger.owner import has_ended, owner_words
@@ -34,31 +30,3 @@ if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.service import RestartService
     from tpuwatch.restart.wording import action_words, full_name, phase_words
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cloud_api": ["CloudNodeApi"],
-            "driver": ["Progress"],
-            "ledger.owner": ["has_ended", "owner_words"],
-            "operator.access": ["LedgerAccess", "ledger_problem", "open_access"],
-            "operator.headline": ["RETRYING", "Headline", "left", "trouble"],
-            "operator.report": ["NodeReport", "NodeReporter"],
-            "operator.restarts": [
-                "LedgerStatus",
-                "PastRestart",
-                "RestartState",
-                "cancel_restart",
-                "read_history",
-                "read_status",
-                "reported_history",
-                "reported_status",
-                "reset_breaker",
-            ],
-            "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
-            "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
-            "wording": ["action_words", "full_name", "phase_words"],
-            "policy.settings": ["PolicySettings"],
-            "service": ["RestartService"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: one snapshot with the latest answer of each.
 Never: judges, or lets one source delay another.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.signals.cloud import CloudSignal, Watch, watches
     from tpuwatch.signals.identity import IdentitySignal, ask_metadata, kubernetes_node
     from tpuwatch.signals.kubernetes import KubernetesSignal, in_cluster
@@ -19,16 +15,3 @@ if TYPE_CHECKING:
     from tpuwatch.signals.probe import PROBE_FILE, leave_probe, probe_event, read_probe
     from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
     from tpuwatch.signals.service import SignalsService
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "cloud": ["CloudSignal", "Watch", "watches"],
-            "identity": ["IdentitySignal", "ask_metadata", "kubernetes_node"],
-            "kubernetes": ["KubernetesSignal", "in_cluster"],
-            "monitoring": ["MonitoringSignal"],
-            "probe": ["PROBE_FILE", "leave_probe", "probe_event", "read_probe"],
-            "runtime": ["RuntimeSignal", "metrics_ports"],
-            "service": ["SignalsService"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: services on loopback, processes, logs.
 Never: looks at, names or touches what is real on the machine.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.sim.client import Client
     from tpuwatch.sim.demo import Demo
     from tpuwatch.sim.directory import SimulatorDirectory, default_directory
@@ -20,17 +16,3 @@ if TYPE_CHECKING:
     from tpuwatch.sim.output import print_start, print_state, print_step
     from tpuwatch.sim.scenario.file import DEFAULT_SCENARIO, built_in_scenarios, load_scenario
     from tpuwatch.sim.simulator import Simulator
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "client": ["Client"],
-            "demo": ["Demo"],
-            "machine": ["SimulatedMachine"],
-            "host.tuned_program": ["LAUNCH_OPTIONS", "LaunchScript", "add_launch_arguments", "run_launch"],
-            "directory": ["SimulatorDirectory", "default_directory"],
-            "scenario.file": ["DEFAULT_SCENARIO", "built_in_scenarios", "load_scenario"],
-            "output": ["print_start", "print_state", "print_step"],
-            "simulator": ["Simulator"],
-        },
-    )

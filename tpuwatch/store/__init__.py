@@ -7,22 +7,9 @@ Never: keeps a part of a transaction, or grows without bound.
 `EventStore` is the daemon's: it locks the state directory and writes. `StoreReader` reads it without the lock.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.store.reader import StoreReader
     from tpuwatch.store.schema import FILE_NAME, is_damage
     from tpuwatch.store.store import EventStore
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "reader": ["StoreReader"],
-            "schema": ["FILE_NAME", "is_damage"],
-            "store": ["EventStore"],
-        },
-    )

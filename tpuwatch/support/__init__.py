@@ -5,22 +5,9 @@ Out: an archive without secrets.
 Never: sends it anywhere.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.support.archive import MAX_BYTES, Archive, write_archive
     from tpuwatch.support.parts import Sources, ask_documents, collect, people, projects
     from tpuwatch.support.redactor import Redactor
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "archive": ["MAX_BYTES", "Archive", "write_archive"],
-            "parts": ["Sources", "ask_documents", "collect", "people", "projects"],
-            "redactor": ["Redactor"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: lines for a terminal of any width, or a pipe.
 Never: computes a fact that another view would have to compute again.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.terminal import findings, top, tune
     from tpuwatch.terminal.advise import print_advice
     from tpuwatch.terminal.console import UNWRAPPED, Console, Lines, print_text, wants_colour
@@ -25,22 +21,3 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.restarts import print_restart_history, print_restarts
     from tpuwatch.terminal.stage_line import StageLine
     from tpuwatch.terminal.status import print_status, print_whole_status
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "advise": ["print_advice"],
-            "console": ["UNWRAPPED", "Console", "Lines", "print_text", "wants_colour"],
-            "findings": ["describe_launch", "print_finding", "print_findings"],
-            "node": ["STYLES", "print_machine", "print_node", "print_nodes", "print_other_nodes"],
-            "plot_png": ["save"],
-            "preflight": ["print_preflight"],
-            "probe": ["print_probe"],
-            "profile": ["PROFILE_SHARES", "print_profile"],
-            "restart": ["RestartDisplay"],
-            "restarts": ["print_restart_history", "print_restarts"],
-            "stage_line": ["StageLine"],
-            "status": ["print_status", "print_whole_status"],
-        },
-        submodules=["findings", "top", "tune"],
-    )

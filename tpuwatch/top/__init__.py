@@ -5,24 +5,10 @@ Out: a screen.
 Never: changes a daemon or a node.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.top.daemons import Reading, WatchedDaemon, read_daemon
     from tpuwatch.top.parts import snapshot
     from tpuwatch.top.screen import run_on_screen
     from tpuwatch.top.view import TopView
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "daemons": ["Reading", "WatchedDaemon", "read_daemon"],
-            "parts": ["snapshot"],
-            "screen": ["run_on_screen"],
-            "view": ["TopView"],
-        },
-    )

@@ -5,13 +5,9 @@ Out: a plan on disk, and the environment of the next launch.
 Never: changes a launch that runs, or a variable that the operator has set.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.tune import environment
     from tpuwatch.tune.advice import exec_words, with_plans, with_size, with_sizes
     from tpuwatch.tune.environment import LaunchEnvironment, Prepared, environment_path, prepare
@@ -31,28 +27,3 @@ if TYPE_CHECKING:
     )
     from tpuwatch.tune.planner import bounds_of, launches_by_workload, make_plan
     from tpuwatch.tune.service import TuneService
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "advice": ["exec_words", "with_plans", "with_size", "with_sizes"],
-            "environment": ["LaunchEnvironment", "Prepared", "environment_path", "prepare"],
-            "host": ["read_host"],
-            "marks": ["launch_marks"],
-            "operator": ["FileChange", "reset", "write_next"],
-            "outlook": ["History", "Outlook", "TuneContext", "UNREAD", "look_ahead", "read_history"],
-            "plan": [
-                "make_plan_directory",
-                "own_directory",
-                "plan_directory",
-                "read_plan",
-                "read_resets",
-                "standing_plans",
-                "workload_name",
-                "write_plan",
-            ],
-            "planner": ["bounds_of", "launches_by_workload", "make_plan"],
-            "service": ["TuneService"],
-        },
-        submodules=["environment"],
-    )

@@ -5,28 +5,12 @@ Out: documents, with secrets taken out.
 Never: changes anything.
 """
 
-from __future__ import annotations
+from tpuwatch.core.lazy import LazyFace
 
-from typing import TYPE_CHECKING
-
-from tpuwatch.core.lazy import public_face
-
-if TYPE_CHECKING:
+with LazyFace(__name__):
     from tpuwatch.web.access import Access
     from tpuwatch.web.client import DaemonAddress, ask_daemon, ask_document, ask_metrics, daemon_address
     from tpuwatch.web.daemon_events import DaemonEvents
     from tpuwatch.web.openapi import MAX_LIMIT, MAX_NODES
     from tpuwatch.web.sentences import tune_sentences
     from tpuwatch.web.server import HttpServer
-else:
-    __getattr__, __all__ = public_face(
-        __name__,
-        {
-            "access": ["Access"],
-            "client": ["DaemonAddress", "ask_daemon", "ask_document", "ask_metrics", "daemon_address"],
-            "daemon_events": ["DaemonEvents"],
-            "openapi": ["MAX_LIMIT", "MAX_NODES"],
-            "sentences": ["tune_sentences"],
-            "server": ["HttpServer"],
-        },
-    )

@@ -1,58 +1,59 @@
-"""The public face of each package: its two lists name the same things, and each name loads."""
+"""The public face of each package: each name loads when it is asked for, and none before."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+import threading
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.paths import ROOT
-from tpuwatch.core.lazy import public_face
+from tpuwatch.core.lazy import LazyFace
 
-FACES = sorted(path for path in (ROOT / "tpuwatch").glob("*/__init__.py") if "public_face(" in path.read_text())
-
-
-def module_names(tree: ast.Module, package: str) -> dict[str, str]:
-    """Names imported under TYPE_CHECKING, by the module that defines them, as the mapping writes it."""
-    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
-    names = {}
-    for node in checked.body:
-        assert isinstance(node, ast.ImportFrom)
-        assert node.module is not None
-        for alias in node.names:
-            names[alias.name] = node.module.removeprefix(package).lstrip(".")
-    return names
+FACES = sorted(path for path in (ROOT / "tpuwatch").glob("*/__init__.py") if "LazyFace(" in path.read_text())
 
 
-def mapped_names(tree: ast.Module) -> dict[str, str]:
-    """Names in the mapping of `public_face`, by module."""
-    (call,) = (
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "public_face"
-    )
-    mapping = ast.literal_eval(call.args[1])
-    names = [name for defined in mapping.values() for name in defined]
-    assert len(names) == len(set(names))
-    return {name: module for module, defined in mapping.items() for name in defined}
+def names_of(path: Path) -> dict[str, str]:
+    """The names of a face, by the module from which it imports them."""
+    (face,) = (node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.With))
+    names = [
+        (alias.name, str(one.module)) for one in face.body if isinstance(one, ast.ImportFrom) for alias in one.names
+    ]
+    assert len(names) == len(dict(names))
+    return dict(names)
 
 
 @pytest.mark.parametrize("path", FACES, ids=lambda path: path.parent.name)
-def test_the_lists_of_a_face_agree_and_each_name_loads(path: Path) -> None:
-    package = f"tpuwatch.{path.parent.name}"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    checked = module_names(tree, package)
-    mapped = mapped_names(tree)
-    face = import_module(package)
-    submodules = dict.fromkeys(set(face.__all__) - mapped.keys(), "")
-    assert checked == mapped | submodules
-    assert face.__all__ == sorted(checked)
-    for name, module in checked.items():
-        holder = import_module(f"{package}.{module}".rstrip("."))
-        expected = getattr(holder, name) if hasattr(holder, name) else import_module(f"{holder.__name__}.{name}")
+def test_each_name_of_a_face_loads(path: Path) -> None:
+    face, names = import_module(f"tpuwatch.{path.parent.name}"), names_of(path)
+    assert face.__all__ == sorted(names)
+    for name, module in names.items():
+        holder = None if module == face.__name__ else import_module(module)
+        expected = getattr(holder, name) if hasattr(holder, name) else import_module(f"{module}.{name}")
         assert getattr(face, name) is expected
+
+
+def test_a_face_loads_nothing_by_itself() -> None:
+    code = "import sys, tpuwatch.model; print([name for name in sys.modules if name.startswith('tpuwatch.model.')])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'tpuwatch\.core' has no attribute 'nothing'"):
-        public_face("tpuwatch.core", {"clock": ["Clock"]})[0]("nothing")
+        import_module("tpuwatch.core").nothing  # noqa: B018 # it is asked for
+
+
+def test_another_thread_imports_as_always_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "a_package", ModuleType("a_package"))
+    found = []
+    with LazyFace("a_package"):
+        thread = threading.Thread(target=lambda: found.append(__import__("json.decoder").decoder.__name__))
+        thread.start()
+        thread.join()
+    assert found == ["json.decoder"]
