@@ -127,6 +127,14 @@ def test_status(screen: Screen) -> None:
     screen.shows("status-verbose", "status", "--verbose", code=1)
 
 
+@pytest.mark.parametrize(("name", "verdict"), [("well", Verdict.HEALTHY), ("stuck", Verdict.RUNTIME_STUCK)])
+def test_status_in_ten_lines(
+    screen: Screen, name: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(SampleView(samples.watching(verdict), started=[samples.launch()]), tmp_path, monkeypatch):
+        screen.shows(f"status-{name}", "status", code=int(name == "stuck"))
+
+
 @pytest.mark.usefixtures("view")
 def test_nodes(screen: Screen) -> None:
     screen.shows("nodes", "nodes", code=1)
