@@ -1,4 +1,4 @@
-"""What each command prints, on a terminal of 80 and of 120 columns and in a pipe, as it stands in sessions/.
+"""What each command prints, on a terminal of 80 columns and in a pipe, as it stands in sessions/.
 
 `make sessions` writes the files again; read what has changed before it is committed.
 """
@@ -33,7 +33,7 @@ from tpuwatch.store import EventStore
 __all__ = ["machine", "programs", "site"]  # fixtures
 
 SESSIONS = Path(__file__).with_name("sessions")
-WIDTHS = ("80", "120", "pipe")
+WIDTHS = ("80", "pipe")
 # Longer than a terminal is wide may be what is to be copied or cut by a program: commands, addresses, tables, files.
 WHOLE = re.compile(
     r" *(\d\. |Do: )?(sudo|gcloud|tpuwatch|kill|export|https?://|/|[A-Z_]+=)|.*(https?://|/)\S+$|(NODE|train-|#)"
@@ -41,7 +41,7 @@ WHOLE = re.compile(
 
 
 class Screen:
-    """A terminal of so many columns, or a pipe."""
+    """A terminal of 80 columns, or a pipe."""
 
     def __init__(self, width: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.width = width
@@ -94,8 +94,7 @@ def screen(
             patched.delenv("COLUMNS", raising=False)
         else:
             patched.setattr(type(sys.stdout), "isatty", lambda _: True)
-        columns = "80" if width == "pipe" else width
-        patched.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((int(columns), 24)))
+        patched.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
         yield Screen(width, tmp_path, capsys)
     time.tzset()
 
@@ -223,7 +222,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help(screen: Screen, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80" if screen.width == "pipe" else screen.width)
+    monkeypatch.setenv("COLUMNS", "80")
     if sys.version_info[:2] != (3, 11):
         pytest.skip("argparse of another version of Python lays it out in its own way")
     screen.shows(f"help-{command or 'tpuwatch'}", *filter(None, [command, "--help"]))
