@@ -104,12 +104,12 @@ def test_as_json(machine: Machine) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("columns", [20, 40, 63, 64, 200])
+@pytest.mark.parametrize("columns", [40, 63, 64, 200])
 def test_narrow_and_wide_terminals(machine: Machine, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     machine.store(*SETTLED)
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("tpuwatch.terminal.console._width_of", lambda _: columns)
     _, out, _ = machine.run("--explain")
-    long = [line for line in out.splitlines() if len(line) > max(32, min(columns, 100))]
+    long = [line for line in out.splitlines() if len(line) > min(columns, 100)]
     assert [line for line in long if not ("=" in line or "/" in line)] == []  # what is to be copied is not broken
     assert ("started (UTC)" in out) == (columns >= 64)
     assert "came up" in out
