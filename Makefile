@@ -62,7 +62,7 @@ e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 	$(PYTEST) tests/e2e
 
 sessions: $(VENV)/.dev-stamp ## Write down what each command prints: tests/unit/cli/sessions
-	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
+	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py tests/unit/cli/test_restart_output.py
 
 # Tests that are marked long, and all else that takes longer than a change should wait for, are for `make proof` alone.
 SHORT := -m "not long"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.advise.advice import GUIDES, Gain, Passage, ProgramAdvice, in_order
+    from tpuwatch.advise.advice import GUIDES, in_order
     from tpuwatch.advise.advisor import Advised, advice_document, advise
-    from tpuwatch.advise.code import CodeAdvice, advice_on_code, code_advice
+    from tpuwatch.advise.code import CodeAdvice, code_advice
     from tpuwatch.advise.memory import changes
     from tpuwatch.advise.page import advice_page
     from tpuwatch.advise.source import module_file, sources, unreadable

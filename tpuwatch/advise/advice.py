@@ -1,13 +1,15 @@
-"""A piece of advice: a number, the reason, the change to make, and where that is written."""
+"""The guides that advice rests on, and its order."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.model import Gain, Passage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+
+    from tpuwatch.model import ProgramAdvice
 
 _DOCS: Final = "https://docs.cloud.google.com/tpu/docs"
 GUIDES: Final = {
@@ -23,46 +25,10 @@ GUIDES: Final = {
 }
 
 
-class Gain(Enum):
-    """What a change is good for; those before others come first, however much they gain."""
-
-    RUNS = "the program runs at all"
-    HBM = "HBM"
-    TIME = "step time"
-    HOST = "host memory"
-    INPUT = "input"
-    ACCURACY = "accuracy"
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A guide, by its key in GUIDES, and its section."""
-
-    guide: str
-    section: str
-
-    @property
-    def title(self) -> str:
-        return f"{GUIDES[self.guide][0]}, {self.section!r}"
-
-    @property
-    def url(self) -> str:
-        return GUIDES[self.guide][1]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramAdvice:
-    """`gain` is a share of what `of` names: of the HBM that is there, of the least time of a step. 0: not known."""
-
-    id: str
-    of: Gain
-    gain: float
-    number: str
-    reason: str
-    change: str
-    source: Passage
-    place: Mapping[str, Any] | None = None  # file and line of the user's code
-    figures: Mapping[str, Any] = field(default_factory=dict)
+def passage(guide: str, section: str) -> Passage:
+    """A section of a guide, which is named by its key in GUIDES."""
+    title, url = GUIDES[guide]
+    return Passage(f"{title}, {section!r}", url)
 
 
 def in_order(found: Iterable[ProgramAdvice]) -> list[ProgramAdvice]:

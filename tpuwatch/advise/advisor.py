@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise import host, measured, memory, operations, padding, products
-from tpuwatch.advise.advice import Gain, ProgramAdvice, in_order
+from tpuwatch.advise.advice import in_order
 from tpuwatch.advise.code import CodeAdvice
-from tpuwatch.program import flops_document, laid_out, without_waste
+from tpuwatch.model import AdviceResultDocument, Gain, NotChecked, NotCompiled, ProgramAdvice, TensorDocument
+from tpuwatch.program import flops_of, laid_out, without_waste
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tpuwatch.advise.subject import Subject
+    from tpuwatch.advise.subject import Placed, Subject
+    from tpuwatch.program import CompileTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,54 +147,50 @@ def advise(subject: Subject, code: CodeAdvice | None = None) -> Advised:
     return Advised(found, corrected, list(dict.fromkeys(checked)), left)
 
 
-def advice_document(subject: Subject, advice: Advised) -> dict[str, Any]:
-    """Advice on one target, fit for JSON. Bytes are of one device."""
-    line = subject.roofline
-    return {
-        "generation": subject.generation,
-        "chips": subject.chips,
-        "batch": subject.batch,
-        "available_bytes": subject.available,
-        "memory": memory.composition(subject),
-        "memory_space": None if subject.trial is None else subject.trial.memory_space,
-        "roofline": None if line is None else asdict(line),
-        "flops": None if subject.trial is None else flops_document(subject.trial.graph),
-        "not_compiled": [
-            {"change": one.change or f"batch {one.batch}", "reason": one.problem}
+def advice_document(
+    target: CompileTarget, subject: Subject, advice: Advised, fits: bool | None = None
+) -> AdviceResultDocument:
+    """Advice on one target; `fits`: whether the program does, None where that is not known."""
+    trial = subject.trial
+    return AdviceResultDocument(
+        tpu=target.name,
+        topology=target.topology,
+        fits=fits,
+        code_made=None if trial is None else trial.unfinished is None,
+        problem=subject.problem,
+        generation=subject.generation,
+        chips=subject.chips,
+        batch=subject.batch,
+        available_bytes=subject.available,
+        memory=memory.composition(subject),
+        memory_space=None if trial is None else trial.memory_space,
+        roofline=subject.roofline,
+        flops=None if trial is None else flops_of(trial.graph),
+        not_compiled=tuple(
+            NotCompiled(one.change or f"batch {one.batch}", one.problem)
             for one in subject.changed
             if one.problem is not None
-        ],
-        "profile": None if subject.profile is None else asdict(subject.profile),
-        "corrected": advice.corrected,
-        "checked": advice.checked,
-        "not_checked": [{"rules": names, "reason": reason} for reason, names in advice.not_checked.items()],
-        "tensors": [
-            {
-                "name": one.name,
-                "part": one.part,
-                "shape": str(one.layout.tensor),
-                "count": one.count,
-                "bytes": one.layout.bytes,
-                "padded_bytes": one.layout.padded,
-                "expansion": one.layout.expansion,
-                "order": list(one.layout.order),  # of its sides, the minor ones last
-                "padded_bytes_as_written": laid_out(one.layout.tensor).padded,
-                "nearest": [str(tensor) for tensor in without_waste(one.layout)] if one.layout.waste else [],
-            }
-            for one in sorted(subject.tensors, key=lambda one: -one.layout.padded * one.count)
-        ],
-        "findings": [
-            {
-                "id": one.id,
-                "gain": one.gain,
-                "of": one.of.value,
-                "number": one.number,
-                "reason": one.reason,
-                "change": one.change,
-                "source": {"title": one.source.title, "url": one.source.url},
-                "place": one.place,
-                "figures": dict(one.figures),
-            }
-            for one in advice.found
-        ],
-    }
+        ),
+        profile=subject.profile,
+        corrected=tuple(advice.corrected),
+        checked=tuple(advice.checked),
+        not_checked=tuple(NotChecked(tuple(names), reason) for reason, names in advice.not_checked.items()),
+        tensors=tuple(map(_tensor, sorted(subject.tensors, key=lambda one: -one.layout.padded * one.count))),
+        findings=tuple(advice.found),
+    )
+
+
+def _tensor(one: Placed) -> TensorDocument:
+    layout = one.layout
+    return TensorDocument(
+        name=one.name,
+        part=one.part,
+        shape=str(layout.tensor),
+        count=one.count,
+        bytes=layout.bytes,
+        padded_bytes=layout.padded,
+        expansion=layout.expansion,
+        order=layout.order,
+        padded_bytes_as_written=laid_out(layout.tensor).padded,
+        nearest=tuple(map(str, without_waste(layout))) if layout.waste else (),
+    )

@@ -7,18 +7,19 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.advice import passage
 from tpuwatch.advise.source import MAX_FILES, CodeCall, SourceFile, dotted, read_all, unreadable
+from tpuwatch.model import Gain, Passage, ProgramAdvice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
     from pathlib import Path
 
-_INPUT: Final = Passage("performance", "Model is input bound")
-_DYNAMIC: Final = Passage("troubleshooting", "Dynamic shapes")
-_OPS: Final = Passage("troubleshooting", "Unavailable TensorFlow ops")
-_SPEED: Final = Passage("troubleshooting", "Improve training speed")
-_ACCURACY: Final = Passage("troubleshooting", "Debug drops in model accuracy")
+_INPUT: Final = passage("performance", "Model is input bound")
+_DYNAMIC: Final = passage("troubleshooting", "Dynamic shapes")
+_OPS: Final = passage("troubleshooting", "Unavailable TensorFlow ops")
+_SPEED: Final = passage("troubleshooting", "Improve training speed")
+_ACCURACY: Final = passage("troubleshooting", "Debug drops in model accuracy")
 _SHOWN: Final = 4  # places of a finding that are named
 _PYTHON: Final = ("py_function", "numpy_function", "py_func")
 _EVALUATION: Final = re.compile(r"eval|test|valid|predict|infer", re.IGNORECASE)
@@ -56,10 +57,13 @@ class CodeAdvice:
 def code_advice(
     paths: Iterable[Path], *, batch: int | None = None, devices: int = 1, steps: Container[str] = ()
 ) -> CodeAdvice:
-    """`advice_on_code`, and what was looked at."""
+    """What the rules say of the calls in these files, each rule once, with all places; and what was looked at.
+
+    `batch` is that of a device, `steps` the names of functions that run on it.
+    """
     paths = list(paths)
     files = read_all(paths, steps)
-    found = tuple(advice_on_code(paths, batch=batch, devices=devices, steps=steps))
+    found = tuple(_found(files, batch, devices))
     rules = (*_RULES, _PREFETCH, _BATCH_NORM)
     known = {framework for file in files for framework in file.frameworks}
     spoke = {one.id for one in found}
@@ -83,12 +87,7 @@ def code_advice(
     return CodeAdvice(found, checked, not_checked)
 
 
-def advice_on_code(
-    paths: Iterable[Path], *, batch: int | None = None, devices: int = 1, steps: Container[str] = ()
-) -> Iterator[ProgramAdvice]:
-    """What the rules say of the calls in these files, each rule once, with all places. `batch` is that of a device,
-    `steps` the names of functions that run on it."""
-    files = read_all(paths, steps)
+def _found(files: list[SourceFile], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
     calls = [call for file in files for call in file.calls]
     for rule in _RULES:
         if found := [call for call in calls if rule.applies(call)]:
@@ -103,7 +102,7 @@ def advice_on_code(
 def _advice(rule: _Rule, number: str, calls: list[CodeCall]) -> ProgramAdvice:
     places = [{"file": str(call.file.path), "line": call.node.lineno} for call in calls]
     figures = {"call": calls[0].name, "places": places}
-    return ProgramAdvice(rule.id, rule.of, 0.0, number, rule.reason, rule.change, rule.source, places[0], figures)
+    return ProgramAdvice(rule.id, 0.0, rule.of, number, rule.reason, rule.change, rule.source, places[0], figures)
 
 
 def _places(calls: list[CodeCall]) -> str:
@@ -134,7 +133,7 @@ _PREFETCH = _Rule(
     Gain.INPUT,
     "The next batch is made when the device asks for it, and the device waits.",
     "End the pipeline with prefetch(tf.data.AUTOTUNE).",
-    Passage("tf.data", "Prefetching"),
+    passage("tf.data", "Prefetching"),
     lambda _: False,
 )
 _BATCH_NORM = _Rule(
@@ -245,7 +244,7 @@ _RULES: Final = (
         Gain.INPUT,
         "Each epoch decodes everything again.",
         "cache() after decoding, where that fits in the host's memory; else several hosts by the tf.data service.",
-        Passage("tf.data", "Caching"),
+        passage("tf.data", "Caching"),
         lambda call: call.of("tensorflow") and call.last in _DECODING and not _kept(call.file),
     ),
     _Rule(
@@ -265,7 +264,7 @@ _RULES: Final = (
         Gain.TIME,
         "Each call goes to the host and back, and the device waits for it.",
         "Compute it with jax.numpy, or take the value out of the step as a result.",
-        Passage("jax", "performance"),
+        passage("jax", "performance"),
         lambda call: call.of("jax") and call.last in ("pure_callback", "io_callback", "host_callback"),
         ("jax",),
     ),
@@ -323,7 +322,7 @@ _RULES: Final = (
         Gain.RUNS,
         "Where the program runs on the TPU's own host, as with a remote worker, this path is not there.",
         "Keep data and checkpoints in Cloud Storage (gs://…).",
-        Passage("troubleshooting", "Cannot use local filesystem"),
+        passage("troubleshooting", "Cannot use local filesystem"),
         lambda call: (
             call.of("tensorflow")
             and call.last in ("TFRecordDataset", "TextLineDataset", "list_files")
@@ -335,7 +334,7 @@ _RULES: Final = (
         Gain.HOST,
         "One dataset makes the batch of all replicas in one host's memory.",
         "distribute_datasets_from_function, with the batch of a replica, where an example is large.",
-        Passage("troubleshooting", "Out-of-memory on the host"),
+        passage("troubleshooting", "Out-of-memory on the host"),
         lambda call: call.last == "experimental_distribute_dataset",
     ),
     _Rule(
@@ -358,7 +357,7 @@ _RULES: Final = (
         Gain.TIME,
         "A TPU computes with 32 bits and less.",
         "Leave jax_enable_x64 off, and use float32 or bfloat16, and int32.",
-        Passage("troubleshooting", "Unsupported data type"),
+        passage("troubleshooting", "Unsupported data type"),
         lambda call: (
             call.name == "jax.config.update"
             and len(call.node.args) > 1

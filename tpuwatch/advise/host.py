@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.advice import passage
 from tpuwatch.core import counted, format_size
+from tpuwatch.model import Gain, ProgramAdvice
 from tpuwatch.program import LANES
 
 if TYPE_CHECKING:
@@ -28,15 +29,15 @@ def global_batch(subject: Subject) -> Iterator[ProgramAdvice]:
         return
     yield ProgramAdvice(
         "global_batch",
-        Gain.HOST,
         0.0,
+        Gain.HOST,
         f"{format_size(total)} for a global batch of {examples} "
         f"({format_size(total / examples)} an example), {format_size(total * _PREFETCHED)} with one prefetched",
         f"A host that makes the batch of all {subject.devices} devices holds it in its memory, "
         "however small each device's share is." + (" Each device gets its share already." if spread else ""),
         "Make each replica's input by itself, of its share of the batch: distribute_datasets_from_function with the "
         "per-replica batch in TensorFlow, jax.make_array_from_process_local_data in JAX.",
-        Passage("troubleshooting", "Out-of-memory on the host"),
+        passage("troubleshooting", "Out-of-memory on the host"),
         figures={"bytes": total, "example_bytes": total / examples},
     )
 
@@ -54,14 +55,14 @@ def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
         return
     yield ProgramAdvice(
         "input_rate",
-        Gain.INPUT,
         0.0,
+        Gain.INPUT,
         f"{format_size(rate)} of input a second for {counted(per_host, 'device')} of a host, "
         "at the least time of a step",
         "A step cannot be faster than its input comes; the devices would wait for the host.",
         "Read files in parallel (num_parallel_reads), decode in parallel (map with num_parallel_calls), prefetch, keep "
         "what fits in memory (cache), send uint8 and cast on the device, or use more hosts (tf.data service).",
-        Passage("performance", "Model is input bound"),
+        passage("performance", "Model is input bound"),
         figures={"bytes_per_second": rate},
     )
 

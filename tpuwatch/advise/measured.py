@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.advice import passage
 from tpuwatch.core import format_seconds
 from tpuwatch.libtpu import generation
+from tpuwatch.model import Gain, ProgramAdvice
 from tpuwatch.program import profile_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tpuwatch.advise.subject import Subject
-    from tpuwatch.program import ProfileFigures
+    from tpuwatch.model import ProfileFigures
 
 _WAITS: Final = 0.05  # of the steps' time: below it the input is fast enough
 _CALLS: Final = 0.01  # passing values to the host
@@ -25,16 +26,16 @@ _CALLBACKS: Final = frozenset({"callback", "host_callback"})
 _BY_BYTES: Final = frozenset({"memory_bound", "larger_batch"})  # they rest on what a step moves through HBM
 _BY_ROOFLINE: Final = frozenset({*_BY_BYTES, "matrix_shape", "depthwise", "precision"})
 PASSAGES: Final = {
-    "waits_for_input": (Gain.INPUT, Passage("performance", "Model is input bound")),
-    "device_idle": (Gain.TIME, Passage("performance", "Batch size")),
-    "between_steps": (Gain.TIME, Passage("troubleshooting", "Improve training speed")),
-    "host_transfers": (Gain.TIME, Passage("jax", "performance")),
-    "collectives": (Gain.TIME, Passage("sharding", "sharded computation")),
-    "data_formatting": (Gain.TIME, Passage("layout", "tiles")),
-    "low_mxu": (Gain.TIME, Passage("performance", "Tensor dimensions; Matrix units")),
-    "compiles": (Gain.TIME, Passage("troubleshooting", "Dynamic shapes")),
-    "uneven_steps": (Gain.TIME, Passage("profiling", "steps")),
-    "no_steps": (Gain.TIME, Passage("profiling", "steps")),
+    "waits_for_input": (Gain.INPUT, passage("performance", "Model is input bound")),
+    "device_idle": (Gain.TIME, passage("performance", "Batch size")),
+    "between_steps": (Gain.TIME, passage("troubleshooting", "Improve training speed")),
+    "host_transfers": (Gain.TIME, passage("jax", "performance")),
+    "collectives": (Gain.TIME, passage("sharding", "sharded computation")),
+    "data_formatting": (Gain.TIME, passage("layout", "tiles")),
+    "low_mxu": (Gain.TIME, passage("performance", "Tensor dimensions; Matrix units")),
+    "compiles": (Gain.TIME, passage("troubleshooting", "Dynamic shapes")),
+    "uneven_steps": (Gain.TIME, passage("profiling", "steps")),
+    "no_steps": (Gain.TIME, passage("profiling", "steps")),
 }
 
 
@@ -43,9 +44,8 @@ def of_profile(subject: Subject) -> Iterator[ProgramAdvice]:
     figures = subject.profile
     for one in () if figures is None else profile_findings(figures):
         of, source = PASSAGES[one.name]
-        yield ProgramAdvice(
-            one.name, of, one.number, one.reason, _where(figures, one.name), one.change, source, figures={"measured": 1}
-        )
+        where, change = _where(figures, one.name), one.remedy[0].do
+        yield ProgramAdvice(one.name, one.number, of, one.summary, where, change, source, figures={"measured": 1})
 
 
 def held_against(subject: Subject, found: Iterable[ProgramAdvice]) -> tuple[list[ProgramAdvice], list[str]]:

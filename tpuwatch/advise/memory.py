@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.advice import passage
 from tpuwatch.advise.subject import arguments
 from tpuwatch.core import format_size
+from tpuwatch.model import Gain, Passage, ProgramAdvice
 from tpuwatch.program import HBM, Change, laid_out, parse_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tpuwatch.advise.subject import Placed, Subject
-    from tpuwatch.program import Roofline, Trial
+    from tpuwatch.model import Roofline
+    from tpuwatch.program import Trial
 
 _TIGHT: Final = 0.5  # of the HBM: from there on changes are worth their compilation
 _LOW: Final = 0.4
@@ -29,7 +31,7 @@ _WHAT: Final = {
         "activations in bfloat16, weights as they are",
         "Values between the weights take half of the memory; weights stay in float32 and are cast where they are used.",
         "Cast inputs and weights to bfloat16 inside the loss function; in Keras set_global_policy('mixed_bfloat16').",
-        Passage("troubleshooting", "Reduce memory usage"),
+        passage("troubleshooting", "Reduce memory usage"),
     ),
     "remat": (
         "rematerialisation of all but matrix products",
@@ -37,20 +39,20 @@ _WHAT: Final = {
         "kept.",
         "Wrap the loss function, or each of its blocks, in jax.checkpoint with a policy such as "
         "dots_with_no_batch_dims_saveable.",
-        Passage("checkpoint", "policies"),
+        passage("checkpoint", "policies"),
     ),
     "spread-batch": (
         "the batch spread over all devices, weights on each",
         "Each device takes its share of the batch.",
         "Put the inputs on a mesh with a NamedSharding by their batch.",
-        Passage("performance", "Batch size"),
+        passage("performance", "Batch size"),
     ),
     "spread-all": (
         "batch, weights and optimizer spread over all devices",
         "Each device holds its share of the weights and of the optimizer's state, and fetches the others' when they "
         "are used.",
         "Give weights and optimizer's state a NamedSharding by their largest side (fully sharded data parallel).",
-        Passage("troubleshooting", "Reduce memory usage"),
+        passage("troubleshooting", "Reduce memory usage"),
     ),
 }
 
@@ -84,14 +86,14 @@ def no_batch_fits(subject: Subject) -> Iterator[ProgramAdvice]:
         return
     yield ProgramAdvice(
         "no_batch_fits",
-        Gain.RUNS,
         (held - subject.available) / subject.available,
+        Gain.RUNS,
         f"{_parts_text(resident)} take {format_size(held)} on each device, of {format_size(subject.available)}: "
         "no batch fits",
         "A device holds them whatever the batch is. A smaller batch makes only activations and inputs smaller.",
         "Spread them over several devices (sharding, fully sharded data parallel); or take fewer or smaller layers, an "
         "optimizer with less state (SGD, Adafactor), weights in bfloat16, or a TPU with more HBM.",
-        Passage("troubleshooting", "Reduce memory usage"),
+        passage("troubleshooting", "Reduce memory usage"),
         figures={"held_bytes": held, "available_bytes": subject.available, **resident},
     )
 
@@ -126,8 +128,8 @@ def memory(subject: Subject) -> Iterator[ProgramAdvice]:
         runs = not trial.fits and fits
         yield ProgramAdvice(
             f"memory_{(one.change or 'batch').replace('-', '_')}",
-            Gain.RUNS if runs else Gain.HBM,
             saved / subject.available,
+            Gain.RUNS if runs else Gain.HBM,
             f"{name}: {format_size(needed)} in the place of {format_size(trial.needed_bytes)} of "
             f"{format_size(subject.available)}{', and it fits' if runs else '' if fits else ', and does not fit yet'}",
             f"{reason} Now: {_parts_text(parts)}." if parts else reason,
@@ -148,14 +150,14 @@ def larger_batch(subject: Subject) -> Iterator[ProgramAdvice]:
         return
     yield ProgramAdvice(
         "larger_batch",
-        Gain.TIME,
         gain,
+        Gain.TIME,
         f"{use:.0%} of the HBM is used with a batch of {subject.batch} a core, and {gain:.0%} of the time weights move",
         "There is room, and the HBM's bandwidth is the limit: weights are read once for each batch, however large it "
         "is.",
         "Take a larger batch (tpuwatch preflight --max-batch finds the largest), and tune the learning rate and its "
         "warm-up again: it goes with the batch.",
-        Passage("troubleshooting", "Improve training speed"),
+        passage("troubleshooting", "Improve training speed"),
         figures={"use": use},
     )
 
@@ -220,7 +222,7 @@ def _half(one: Trial, subject: Subject) -> tuple[str, str, str, Passage]:
         "Activations go with the batch.",
         f"Give each device a batch of {one.batch}, and the rest to more devices "
         f"or to several steps of accumulated gradients (there are {subject.devices} devices).",
-        Passage("troubleshooting", "Reduce memory usage"),
+        passage("troubleshooting", "Reduce memory usage"),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.advice import passage
 from tpuwatch.advise.subject import ASKED
 from tpuwatch.core import format_size
+from tpuwatch.model import Gain, ProgramAdvice
 from tpuwatch.program import LANES, best_layout, without_waste
 
 if TYPE_CHECKING:
@@ -42,15 +43,15 @@ def padding(subject: Subject) -> Iterator[ProgramAdvice]:
         rows, lanes = _sides(one)
         yield ProgramAdvice(
             "padding",
-            Gain.HBM,
             min(1.0, waste / subject.available),
+            Gain.HBM,
             f"{layout.tensor} ({one.name}){times}: {format_size(layout.bytes)} take {format_size(layout.padded)}, "
             f"{layout.expansion:.1f} times as much",
             f"Its minor sides, {rows} and {lanes}, are filled up to whole tiles in HBM, and so are the registers that "
             "compute it.",
             (f"The nearest without waste: {shapes}." if shapes else "Join small tensors to one of a whole tile.")
             + turned,
-            Passage("performance", "Padding; Tensor dimensions"),
+            passage("performance", "Padding; Tensor dimensions"),
             figures={
                 "shape": str(layout.tensor),
                 "bytes": layout.bytes,
@@ -74,8 +75,8 @@ def batch(subject: Subject) -> Iterator[ProgramAdvice]:
     up = -(-found // unit) * unit
     yield ProgramAdvice(
         "batch_multiple",
-        Gain.TIME,
         1 - found / up if _batch_is_tiled(subject) else 0.0,
+        Gain.TIME,
         f"a batch of {found} a core; the next multiple of {unit} is {up}",
         "The batch is one side of the tiles. The rule is "
         f"{_BATCH_WITH_LANES // _CORES} a core ({_BATCH_WITH_LANES} on {_CORES} cores) with features in multiples of "
@@ -83,7 +84,7 @@ def batch(subject: Subject) -> Iterator[ProgramAdvice]:
         f"of {_ROWS}.",
         f"Give each core a batch of {up}, {up * subject.devices} in all on {subject.devices} "
         f"device{'' if subject.devices == 1 else 's'}.",
-        Passage("performance", "Batch size; Tensor dimensions"),
+        passage("performance", "Batch size; Tensor dimensions"),
         figures={"batch": found, "nearest": up},
     )
 

@@ -10,7 +10,7 @@ from tpuwatch.core import format_seconds, format_size
 from tpuwatch.terminal import PROFILE_SHARES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from tpuwatch.model import AdviceDocument, AdviceResultDocument
 
 WIDTH: Final = 640  # of a plot, in pixels
 HEIGHT: Final = 260
@@ -28,7 +28,7 @@ _COLOURS: Final = {
 }
 
 
-def advice_page(document: Mapping[str, Any]) -> str:
+def advice_page(document: AdviceDocument) -> str:
     """The page of what `tpuwatch advise --json` prints."""
     from jinja2 import Environment
 
@@ -36,40 +36,40 @@ def advice_page(document: Mapping[str, Any]) -> str:
     environment.filters["size"] = format_size
     environment.filters["seconds"] = format_seconds
     template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    results = [{**result, "plots": _plots(result), "shares": _shares(result)} for result in document["results"]]
+    results = [(result, _plots(result), _shares(result)) for result in document.results]
     return template.render(document=document, results=results, width=WIDTH)
 
 
-def _plots(result: Mapping[str, Any]) -> dict[str, Any]:
+def _plots(result: AdviceResultDocument) -> dict[str, Any]:
     return {"memory": _memory(result), "roofline": _roofline(result), "tensors": _tensors(result)}
 
 
-def _shares(result: Mapping[str, Any]) -> list[tuple[str, float]]:
+def _shares(result: AdviceResultDocument) -> list[tuple[str, float]]:
     """Where the steps' time went, as far as the profile shows it."""
-    profile = result["profile"] or {}
-    return [(words, profile[name]) for name, words in PROFILE_SHARES if profile.get(name) is not None]
+    shares = [(words, getattr(result.profile, name, None)) for name, words in PROFILE_SHARES]
+    return [(words, share) for words, share in shares if share is not None]
 
 
-def _memory(result: Mapping[str, Any]) -> dict[str, Any] | None:
+def _memory(result: AdviceResultDocument) -> dict[str, Any] | None:
     """A bar of what fills the HBM, beside what is there."""
-    parts = {name: size for name, size in result["memory"].items() if size}
+    parts = {name: size for name, size in result.memory.items() if size}
     if not parts:
         return None
-    whole = max(sum(parts.values()), result["available_bytes"])
+    whole = max(sum(parts.values()), result.available_bytes)
     bars, at = [], 0.0
     for name, size in parts.items():
         wide = WIDTH * size / whole
         bars.append({"x": at, "width": wide, "name": name, "size": size, "colour": _COLOURS.get(name, "#bab0ac")})
         at += wide
-    return {"bars": bars, "limit": WIDTH * result["available_bytes"] / whole, "available": result["available_bytes"]}
+    return {"bars": bars, "limit": WIDTH * result.available_bytes / whole, "available": result.available_bytes}
 
 
-def _roofline(result: Mapping[str, Any]) -> dict[str, Any] | None:
+def _roofline(result: AdviceResultDocument) -> dict[str, Any] | None:
     """The roof, by intensity, and where the program is under it. Both axes are logarithmic."""
-    line = result["roofline"]
-    if line is None or not line["intensity"] or not line["seconds"]:
+    line = result.roofline
+    if line is None or not line.intensity or not line.seconds:
         return None
-    peak, bandwidth = line["peak_flops"], line["hbm_bytes_per_second"]
+    peak, bandwidth = line.peak_flops, line.hbm_bytes_per_second
     low, high = _DECADES
     floor = log10(bandwidth)
 
@@ -78,32 +78,32 @@ def _roofline(result: Mapping[str, Any]) -> dict[str, Any] | None:
         y = (log10(flops) - floor) / (log10(peak) - floor) if peak > bandwidth else 1.0
         return round(40 + x * (WIDTH - 90), 1), round(HEIGHT - 30 - max(0.0, y) * (HEIGHT - 60), 1)
 
-    reached = line["flops"] / line["seconds"]
-    roof = [place(10**low, bandwidth), place(line["ridge"], peak), place(10**high, peak)]
+    reached = line.flops / line.seconds
+    roof = [place(10**low, bandwidth), place(line.ridge, peak), place(10**high, peak)]
     return {
         "height": HEIGHT,
         "roof": " ".join(f"{x},{y}" for x, y in roof),
-        "point": place(line["intensity"], max(reached, bandwidth)),
+        "point": place(line.intensity, max(reached, bandwidth)),
         "ticks": [{"x": place(10**n, peak)[0], "text": f"{10**n:,}"} for n in range(low, high + 1)],
         "peak": f"{peak / 1e12:.0f} TFLOP/s",
-        "reached": f"{reached / 1e12:.1f} TFLOP/s at {line['intensity']:.0f} FLOPs a byte",
+        "reached": f"{reached / 1e12:.1f} TFLOP/s at {line.intensity:.0f} FLOPs a byte",
     }
 
 
-def _tensors(result: Mapping[str, Any]) -> dict[str, Any] | None:
+def _tensors(result: AdviceResultDocument) -> dict[str, Any] | None:
     """The largest tensors: their contents, and what they take."""
-    shown = sorted(result["tensors"], key=lambda one: -one["padded_bytes"])[:_TENSORS]
-    if not shown or not shown[0]["padded_bytes"]:
+    shown = sorted(result.tensors, key=lambda one: -one.padded_bytes)[:_TENSORS]
+    if not shown or not shown[0].padded_bytes:
         return None
     room = WIDTH - _LEFT - 90
-    scale = room / shown[0]["padded_bytes"]
+    scale = room / shown[0].padded_bytes
     rows = [
         {
             "y": place * _ROW,
-            "name": f"{one['shape']} {one['part']}",
-            "held": one["bytes"] * scale,
-            "taken": one["padded_bytes"] * scale,
-            "text": format_size(one["padded_bytes"]),
+            "name": f"{one.shape} {one.part}",
+            "held": one.bytes * scale,
+            "taken": one.padded_bytes * scale,
+            "text": format_size(one.padded_bytes),
         }
         for place, one in enumerate(shown)
     ]

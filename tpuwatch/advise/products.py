@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.advice import passage
 from tpuwatch.advise.memory import larger_batch
+from tpuwatch.model import Gain, ProgramAdvice
 from tpuwatch.program import mxu_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tpuwatch.advise.subject import Subject
-    from tpuwatch.program import Roofline
+    from tpuwatch.model import Roofline
 
 _FULL: Final = 0.8  # of the matrix unit; above it nothing is said
 _LEAST_SHARE: Final = 0.005  # of the step
@@ -48,13 +49,13 @@ def products(subject: Subject) -> Iterator[ProgramAdvice]:
         kind = "features" if side < _NARROW_LAYER else "a side"
         yield ProgramAdvice(
             "matrix_shape",
-            Gain.TIME,
             min(1.0, gain),
+            Gain.TIME,
             f"{_text(row)}: at most {bound:.0%} of the matrix unit, which is {unit} by {unit}",
             f"With {kind} of {side} the rest of the unit multiplies zeros.",
             f"Make the side of {side} a multiple of {unit} ({up} is the nearest), put several narrow products "
             "together into one, or give the sides that are the batch to one product.",
-            Passage("performance", "Tensor dimensions; Matrix units"),
+            passage("performance", "Tensor dimensions; Matrix units"),
             row["place"],
             {"m": row["m"], "n": row["n"], "k": row["k"], "bound": bound, "flops": row["flops"] * row["count"]},
         )
@@ -70,13 +71,13 @@ def depthwise(subject: Subject) -> Iterator[ProgramAdvice]:
     most = max(rows, key=lambda row: row["flops"] * row["count"])
     yield ProgramAdvice(
         "depthwise",
-        Gain.TIME,
         min(1.0, seconds / line.seconds),
+        Gain.TIME,
         f"{sum(row['count'] for row in rows)} convolutions of single features, the largest to {most['output']}",
         "A depthwise convolution sums over no features, so the matrix units have next to nothing to multiply; "
         "it is work for the vector units, and mostly for the memory.",
         "Take whole convolutions where they cost little more, as fused MBConv blocks do, first of all in early blocks.",
-        Passage("tensorflow performance", "tf.nn.depthwise_conv2d, tf.nn.separable_conv2d"),
+        passage("tensorflow performance", "tf.nn.depthwise_conv2d, tf.nn.separable_conv2d"),
         most["place"],
         {"count": sum(row["count"] for row in rows)},
     )
@@ -105,14 +106,14 @@ def narrow_dense(subject: Subject) -> Iterator[ProgramAdvice]:
         dense = row["op"] == "dot_general"
         yield ProgramAdvice(
             "narrow_layers",
-            Gain.TIME,
             0.0,
+            Gain.TIME,
             f"layers of {', '.join(map(str, sorted(sides)))} features",
             f"Below {_NARROW_LAYER} features a layer cannot fill a matrix unit, and a dense layer below "
             f"{_NARROW_DENSE} moves more than it computes.",
             f"Give {'dense layers 512 features or more' if dense else 'layers 128 features or more'}, "
             f"or fewer and wider layers; begin with that of {least}.",
-            Passage("performance", "Tensor dimensions"),
+            passage("performance", "Tensor dimensions"),
             row["place"],
             {"features": sorted(sides)},
         )
@@ -128,12 +129,12 @@ def precision(subject: Subject) -> Iterator[ProgramAdvice]:
     most = max(rows, key=lambda row: row["flops"] * row["count"])
     yield ProgramAdvice(
         "precision",
-        Gain.TIME,
         min(1.0, extra / line.seconds),
+        Gain.TIME,
         f"{sum(row['count'] for row in rows)} products with precision {_PASSES[most['passes']]}",
         f"The matrix unit multiplies bfloat16: so it goes {most['passes']} times over operands of float32.",
         "Keep it for the few products that need it, and leave the others at the default precision.",
-        Passage("performance", "Matrix units"),
+        passage("performance", "Matrix units"),
         most["place"],
         {"passes": most["passes"]},
     )
@@ -154,14 +155,14 @@ def bound(subject: Subject) -> Iterator[ProgramAdvice]:
     named = [f"{_text(row)} {seconds / line.seconds:.0%}" for seconds, row in waiting[:_NAMED] if seconds > 0]
     yield ProgramAdvice(
         "memory_bound",
-        Gain.TIME,
         gain,
+        Gain.TIME,
         f"{line.intensity:.0f} FLOPs for each byte; from {line.ridge:.0f} on the matrix units are what counts",
         "By this estimate the HBM's bandwidth limits a step, and the matrix units wait"
         + (f", most for: {'; '.join(named)} of the time." if named else "."),
         "Compute more on what is read: bfloat16 in the place of float32, fused attention, wider layers, jax.checkpoint "
         "where a loop keeps each layer's values; a profile (--profile) tells how much of it is so.",
-        Passage("performance", "Batch size"),
+        passage("performance", "Batch size"),
         next((row["place"] for seconds, row in waiting[:1] if seconds > 0), None),
         figures={"intensity": line.intensity, "ridge": line.ridge},
     )

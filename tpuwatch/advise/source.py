@@ -337,12 +337,23 @@ def _traced_names(call: CodeCall) -> Iterator[str]:
 
 def unreadable(path: Path) -> str:
     """Why a source file cannot be read as Python; "" where it can."""
+    parsed = _parse(path)
+    return parsed if isinstance(parsed, str) else ""
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    parsed = _parse(path)
+    return None if isinstance(parsed, str) else parsed
+
+
+def _parse(path: Path) -> ast.Module | str:
+    """The file's syntax, or why there is none."""
     if path.suffix == ".ipynb":
         return "it is a notebook; write its code to a file with `jupyter nbconvert --to script`"
     try:
         if path.stat().st_size > _MAX_BYTES:
             return f"it has more than {_MAX_BYTES >> 20} MiB"
-        ast.parse(path.read_bytes(), str(path))
+        return ast.parse(path.read_bytes(), str(path))
     except OSError as error:
         return error.strerror or str(error)
     except SyntaxError as error:
@@ -350,16 +361,6 @@ def unreadable(path: Path) -> str:
         return f"{where}{error.msg}"
     except (ValueError, RecursionError) as error:
         return f"it is no Python: {error}"
-    return ""
-
-
-def _parsed(path: Path) -> ast.Module | None:
-    try:
-        if path.suffix == ".ipynb" or path.stat().st_size > _MAX_BYTES:
-            return None
-        return ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
 
 
 def _imported(node: ast.AST, path: Path, directory: Path) -> Iterator[Path]:

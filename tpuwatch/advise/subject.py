@@ -11,8 +11,8 @@ from tpuwatch.program import Layout, Tensor, best_layout, hlo_type, laid_out, la
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tpuwatch.model import Finding
-    from tpuwatch.program import CompileTarget, Preflight, ProfileFigures, Roofline, Trial
+    from tpuwatch.model import Finding, ProfileFigures, Roofline
+    from tpuwatch.program import CompileTarget, Preflight, Trial
 
 _OPTIMIZER = ("opt_state", "optimizer", "momentum", "velocity", ".mu", ".nu", "'mu'", "'nu'", "'m'", "'v'", "trace")
 ASKED = "asked for"  # the part of a shape that the user gave

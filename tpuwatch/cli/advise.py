@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options, preflight
 
@@ -14,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpuwatch.advise import CodeAdvice, Subject
-    from tpuwatch.program import CompileTarget, Preflight, ProfileFigures
+    from tpuwatch.model import AdviceDocument, ProfileFigures
+    from tpuwatch.program import CompileTarget
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     could be checked."""
     from tpuwatch.advise import advice_page
     from tpuwatch.core import ConfigError
-    from tpuwatch.terminal import Console, print_advice
+    from tpuwatch.terminal import print_advice
 
     if args.program is None and not args.shape and not args.source and args.profile is None:
         raise ConfigError(
@@ -83,14 +83,11 @@ def run(args: argparse.Namespace) -> int:
             Path(args.html).write_text(advice_page(document), encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--html {args.html}: {error.strerror}") from error
-    if args.json:
-        options.print_json(document)
-    else:
-        print_advice(Console(sys.stdout), document, verbose=args.verbose)
+    options.show(document, print_advice, as_json=args.json, verbose=args.verbose)
     return status
 
 
-def _advised(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+def _advised(args: argparse.Namespace) -> tuple[int, AdviceDocument]:
     """The exit status, and the document of all targets."""
     from tpuwatch.core import ConfigError
     from tpuwatch.libtpu import generation
@@ -111,7 +108,7 @@ def _advised(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         subjects = [_of_shapes(args, one) for one in targets]
     found = [(one, subject, None) for one, subject in zip(targets, subjects, strict=True)]
     document = _document(args, name, found, figures)
-    return 0 if all(result["checked"] for result in document["results"]) else 3, document
+    return 0 if all(result.checked for result in document.results) else 3, document
 
 
 def _profile(args: argparse.Namespace) -> ProfileFigures | None:
@@ -120,17 +117,17 @@ def _profile(args: argparse.Namespace) -> ProfileFigures | None:
         return None
     from tpuwatch.cli.profile import read
 
-    return read(args.profile, args.profile_python, args.timeout)[0].figures
+    return read(args.profile, args.profile_python, args.timeout).figures
 
 
-def _of_program(args: argparse.Namespace, figures: ProfileFigures | None) -> tuple[int, dict[str, Any]]:
+def _of_program(args: argparse.Namespace, figures: ProfileFigures | None) -> tuple[int, AdviceDocument]:
     from tpuwatch.advise import changes, of_program
     from tpuwatch.program import target
 
     targets = [target(name, args.slices) for name in args.tpu]
     wanted = (lambda _: ()) if args.quick else changes
     results = preflight.compiled(args, args.program, targets, batch=args.batch, code=False, changes=wanted)
-    document = _document(args, args.program, [(one.target, of_program(one), one) for one in results], figures)
+    document = _document(args, args.program, [(one.target, of_program(one), one.fits) for one in results], figures)
     return preflight.status(results), document
 
 
@@ -167,21 +164,18 @@ def _of_shapes(args: argparse.Namespace, one: CompileTarget) -> Subject:
 def _document(
     args: argparse.Namespace,
     name: str,
-    found: Sequence[tuple[CompileTarget, Subject, Preflight | None]],
+    found: Sequence[tuple[CompileTarget, Subject, bool | None]],
     figures: ProfileFigures | None,
-) -> dict[str, Any]:
+) -> AdviceDocument:
+    """`found`: each target with what there is to advise on, and whether that fits."""
     from tpuwatch.advise import advice_document, advise
+    from tpuwatch.model import AdviceDocument
 
     results = []
-    for one, subject, result in found:
+    for one, subject, fits in found:
         about = replace(subject, profile=figures)
-        document = advice_document(about, advise(about, _of_code(args, subject)))
-        fits = None if result is None else result.fits
-        problem = None if result is None else result.problem
-        made = None if result is None or result.trial is None else result.trial.unfinished is None
-        head = {"tpu": one.name, "topology": one.topology, "fits": fits, "code_made": made, "problem": problem}
-        results.append({**head, **document})
-    return {"subject": name, "results": results}
+        results.append(advice_document(one, about, advise(about, _of_code(args, subject)), fits))
+    return AdviceDocument(subject=name, results=tuple(results))
 
 
 def _of_code(args: argparse.Namespace, subject: Subject) -> CodeAdvice:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
@@ -49,15 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """0 if nothing is wrong, 1 if something is, 3 if the report is inconclusive."""
     from tpuwatch.config import Config
     from tpuwatch.core import ConfigError, SystemClock
-    from tpuwatch.doctor import (
-        CheckStatus,
-        Environment,
-        count,
-        is_conclusive,
-        print_report,
-        report_document,
-        run_checks,
-    )
+    from tpuwatch.doctor import DoctorReport, Environment, is_conclusive, print_report, run_checks
 
     pids, python = tuple(args.process), args.python or ""
     try:
@@ -65,16 +56,12 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:  # one check among others
         config, config_error = Config(), error
     environment = Environment.of(config, os.environ, SystemClock(), config_error=config_error, pids=pids, python=python)
-    findings = run_checks(_chosen(args.only), environment)
-    if args.json:
-        options.print_json(report_document(findings))
-    else:
-        from tpuwatch.terminal import Console
-
-        print_report(Console(sys.stdout), findings)
-    if count(findings, CheckStatus.WRONG):
+    checks = _chosen(args.only)
+    report = DoctorReport.of(run_checks(checks, environment))
+    options.show(report, print_report, as_json=args.json)
+    if report.wrong:
         return _WRONG
-    return _DONE if is_conclusive(findings) else _INCONCLUSIVE
+    return _DONE if is_conclusive(checks, report.checks) else _INCONCLUSIVE
 
 
 def _chosen(names: Iterable[str]) -> list[Check]:

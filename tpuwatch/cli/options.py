@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tpuwatch.config import Config
     from tpuwatch.core import DeniedError, TpuwatchError
@@ -87,6 +87,17 @@ def print_note(sentence: str) -> None:
     from tpuwatch.core import printable_lines
 
     print(f"tpuwatch: {printable_lines(sentence)}", file=sys.stderr)
+
+
+def show(document: Any, printer: Callable[..., None], *, as_json: bool, **more: Any) -> None:
+    """A document as JSON, or as `printer` prints it for a person, with `more` of its arguments."""
+    from tpuwatch.core import encode
+    from tpuwatch.terminal import Console
+
+    if as_json:
+        print_json(encode(document))
+    else:
+        printer(Console(sys.stdout), document, **more)
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,7 +109,7 @@ def add_child_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: it fits on all; 1: it does not, or is wrong; 2: wrong use; 3: there is no answer."""
     from tpuwatch.program import Program, interpreter, preflight_document, target
-    from tpuwatch.terminal import Console, print_preflight
+    from tpuwatch.terminal import print_preflight
 
     targets = [target(name, args.slices) for name in args.tpu]
     results = compiled(
@@ -118,10 +117,7 @@ def run(args: argparse.Namespace) -> int:
     )
     program = Program(args.function, args.args, tuple(args.shape), args.donate)
     document = preflight_document(program, results, interpreter(args.python, os.environ))
-    if args.json:
-        options.print_json(document)
-    else:
-        print_preflight(Console(sys.stdout), document)
+    options.show(document, print_preflight, as_json=args.json)
     return status(results)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
     from pathlib import Path
 
     from tpuwatch.config import Config
+    from tpuwatch.model import ProbeReport
 
 _TIMEOUT_SECONDS = 300.0  # the guides' own
 _MAX_SECONDS = 3600.0
@@ -56,14 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 the TPU works, 1 something is at fault, 2 wrong use, 3 could not find out."""
-    from tpuwatch.terminal import Console, print_probe
+    from tpuwatch.terminal import print_probe
 
     with options.config_to_look(args) as (config, _):
         document = probe(config, args.python, args.framework, args.step, args.timeout, while_held=args.while_held)
-    if args.json:
-        options.print_json(document)
-    else:
-        print_probe(Console(sys.stdout), document)
+    options.show(document, print_probe, as_json=args.json)
     return exit_code(document)
 
 
@@ -75,7 +72,7 @@ def probe(
     seconds: float = _TIMEOUT_SECONDS,
     *,
     while_held: bool = False,
-) -> dict[str, Any]:
+) -> ProbeReport:
     """Probe, leave it for the daemon where this user may, and return the document. Raises TpuwatchError."""
     from tpuwatch.config import THIS_MACHINE
     from tpuwatch.core import TpuwatchError, TuneError
@@ -112,12 +109,12 @@ def probe(
         except TuneError as error:
             recorded = False
             options.print_note(f"the daemon does not learn of this probe: {error}.")
-    return {**probe_document(result, python), "recorded": recorded}
+    return replace(probe_document(result, python), recorded=recorded)
 
 
-def exit_code(document: Mapping[str, Any]) -> int:
+def exit_code(document: ProbeReport) -> int:
     """Of a command that probed."""
-    return _CODES.get(document["verdict"], 1)
+    return _CODES.get(document.verdict.value, 1)
 
 
 def _directory(config: Config) -> tuple[Path, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from tpuwatch.cli import options
 if TYPE_CHECKING:
     import argparse
 
-    from tpuwatch.program import Profile
+    from tpuwatch.model import Profile
 
 _TIMEOUT_SECONDS = 300.0
 
@@ -32,19 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 nothing to change, 1 there are findings, 2 wrong use, 3 it could not be read."""
-    from tpuwatch.program import profile_document
-    from tpuwatch.terminal import Console, print_profile
+    from tpuwatch.terminal import print_profile
 
-    document = profile_document(*read(args.path, args.python, args.timeout))
-    if args.json:
-        options.print_json(document)
-    else:
-        print_profile(Console(sys.stdout), document)
-    return 1 if document["findings"] else 0
+    profile = read(args.path, args.python, args.timeout)
+    options.show(profile, print_profile, as_json=args.json)
+    return 1 if profile.findings else 0
 
 
-def read(path: Path, python: str | None, seconds: float) -> tuple[Profile, str]:
-    """The profile at a path, and the interpreter that has read it: the one given, or one that has xprof."""
+def read(path: Path, python: str | None, seconds: float) -> Profile:
+    """The profile at a path, read by the interpreter that is given, or by one that has xprof."""
     from tpuwatch.program import (
         ChildLimits,
         available_memory,
@@ -55,12 +50,10 @@ def read(path: Path, python: str | None, seconds: float) -> tuple[Profile, str]:
     )
 
     files = find_profile(path)
-    command = interpreter(python, os.environ, "xprof")
-    profile = read_profile(
+    return read_profile(
         files,
-        command=profile_command(command),
+        command=profile_command(interpreter(python, os.environ, "xprof")),
         limits=ChildLimits(seconds, available_memory()),
         environ=os.environ,
         on_stage=lambda _: None,
     )
-    return profile, command

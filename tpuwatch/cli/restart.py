@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options, probe
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
-    from tpuwatch.model import Target
+    from tpuwatch.model import ProbeReport, Target
     from tpuwatch.restart import OwnNode
 
 _FORCED = ("restart_node", "reset_queued_resource")
@@ -126,7 +126,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
             document = encode(result.document())
             if args.probe and result.outcome in _RESTARTED:
                 found = _probe(result.target, own_node, config)
-                document["probe"] = found
+                document["probe"] = None if found is None else encode(found)
                 code = max(code, 0 if found is None else probe.exit_code(found))
                 if found is not None and not args.json:
                     print_probe(Console(sys.stdout), found)
@@ -138,7 +138,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
     return code
 
 
-def _probe(target: Target, own_node: OwnNode, config: Config) -> dict[str, Any] | None:
+def _probe(target: Target, own_node: OwnNode, config: Config) -> ProbeReport | None:
     """The document of a probe of the restarted node; None where it could not be made, which a note says."""
     from tpuwatch.core import TpuwatchError
 

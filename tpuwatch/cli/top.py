@@ -95,15 +95,13 @@ def _once(addresses: Sequence[DaemonAddress], clock: Clock, *, as_json: bool) ->
     from concurrent.futures import ThreadPoolExecutor
 
     from tpuwatch.core import encode
+    from tpuwatch.model import AskedDaemonDocument
 
     with ThreadPoolExecutor(max_workers=min(len(addresses), 16)) as pool:
         readings = list(pool.map(lambda address: _reading(address, clock), addresses))
     if as_json:
-        shown = [
-            {"address": one.address, "error": one.error or None, **(encode(one.documents) if one.documents else {})}
-            for one in readings
-        ]
-        options.print_json({"daemons": shown})
+        shown = [one.documents or AskedDaemonDocument(address=one.address, error=one.error) for one in readings]
+        options.print_json({"daemons": [encode(one) for one in shown]})
     else:
         _print(readings)
     if any(one.error for one in readings):

@@ -160,10 +160,10 @@ def _print(
     changes: list[FileChange],
 ) -> None:
     from tpuwatch.core import printable
-    from tpuwatch.terminal import tune
+    from tpuwatch.terminal import Console, tune
     from tpuwatch.tune import UNREAD, bounds_of
 
-    console = tune.console_for(sys.stdout)
+    console = Console(sys.stdout)
     for number, outlook in enumerate(outlooks):
         if number:
             console.line()
@@ -192,7 +192,7 @@ def _prune_logs(args: argparse.Namespace, config: Config) -> int:
     from tpuwatch.core import SystemClock, TuneError, encode
     from tpuwatch.host import ProcFs
     from tpuwatch.logs import prune
-    from tpuwatch.terminal import tune
+    from tpuwatch.terminal import Console, tune
 
     directories = list(dict.fromkeys((*config.logs.paths, config.tune.log_dir)))
     uid = os.geteuid()
@@ -210,7 +210,7 @@ def _prune_logs(args: argparse.Namespace, config: Config) -> int:
     if args.json:
         options.print_json(encode(_prune_document(result, dry_run=args.dry_run)))
     else:
-        tune.print_prune(tune.console_for(sys.stdout), result, dry_run=args.dry_run)
+        tune.print_prune(Console(sys.stdout), result, dry_run=args.dry_run)
     return 0
 
 

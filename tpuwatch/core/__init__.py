@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.audit_file import AuditFile
     from tpuwatch.core.backoff import Pacing, doubled, parse_retry_after
     from tpuwatch.core.clock import Clock, SystemClock
-    from tpuwatch.core.codec import DocumentError, Time, Words, decode, encode, like, schema_name, schemas
+    from tpuwatch.core.codec import Digits, DocumentError, Time, Words, decode, encode, like, schema_name, schemas
     from tpuwatch.core.errors import (
         ConfigDeniedError,
         ConfigError,
@@ -41,17 +41,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.redaction import REDACTED, redact
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
-    from tpuwatch.core.text import (
-        capital,
-        clean,
-        counted,
-        cut,
-        ended,
-        length,
-        listed,
-        printable,
-        printable_lines,
-    )
+    from tpuwatch.core.text import capital, clean, counted, cut, ended, length, listed, printable, printable_lines
     from tpuwatch.core.tls import Tls
     from tpuwatch.core.token_file import read_tokens, require_private
     from tpuwatch.core.trust import has_members, other_author, places, who_may_change

@@ -1,6 +1,6 @@
 """Dataclasses as JSON documents, back again, and the JSON schema of them: one form for all that is served and read.
 
-A document is a dataclass whose fields are, by their annotations: text, numbers, `Time`, `Words`, `Any`, other
+A document is a dataclass whose fields are, by their annotations: text, numbers, `Time`, `Words`, `Digits`, `Any`, other
 dataclasses, enums, bytes, tuples and mappings of these, and each of them or None. What is read may come from others:
 keys that are not known are ignored, as those of a newer tpuwatch, unless it is read strictly; a key that is missing has
 its field's default.
@@ -41,6 +41,13 @@ class Words:
     """Marks text that is one of an enum's values, or newer than that: `Annotated[str, Words(Verdict)]`."""
 
     enum: type[Enum]
+
+
+@dataclasses.dataclass(frozen=True)
+class Digits:
+    """Marks a number that is written with so many digits after its point: `Annotated[float, Digits(3)]`."""
+
+    digits: int
 
 
 class DocumentError(ValueError):
@@ -144,6 +151,14 @@ class _Word(_Scalar):
 
     def schema(self, found: dict[str, Schema]) -> Schema:  # noqa: ARG002 # as other forms
         return {"type": "string", "enum": [one.value for one in self.enum]}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rounded(_Scalar):
+    digits: int = 0
+
+    def encode(self, value: Any) -> Any:
+        return round(value, self.digits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,7 +357,9 @@ def _form_of(hint: Any, strict: bool = False) -> _Form:
         return _marked(arguments[0], arguments[1])
     if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
         return _OrNone(_form_of(arguments[0], strict))
-    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+    if origin is tuple and arguments[1] is not Ellipsis:
+        return _SCALARS[Any]  # a pair is as it stands
+    if origin is tuple:
         return _List(_form_of(arguments[0], strict))
     if origin in (Mapping, dict) and arguments[0] is str:
         return _Map(_form_of(arguments[1], strict))
@@ -358,6 +375,8 @@ def _marked(hint: Any, mark: Any) -> _Form:
         return _Moment("number", (int, float))
     if isinstance(mark, Words):
         return _Word("string", (str,), mark.enum)
+    if isinstance(mark, Digits):
+        return _Rounded("number", (int, float), mark.digits)
     raise TypeError(f"a document has no {hint} with {mark}")
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.doctor.check import Check, CheckStatus
+    from tpuwatch.doctor.check import Check
     from tpuwatch.doctor.checks import CHECKS
     from tpuwatch.doctor.environment import Environment
-    from tpuwatch.doctor.report import count, print_report, report_document
+    from tpuwatch.doctor.report import DoctorReport, print_report
     from tpuwatch.doctor.run import is_conclusive, run_checks
 else:
     __getattr__, __all__ = public_face(__name__, __file__)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tpuwatch.core import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -63,10 +65,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A result and its check."""
+    """A result and its check, as they are reported."""
 
-    check: Check
-    result: Result
+    id: str
+    area: Area
+    status: CheckStatus
+    title: str
+    text: str
+    fix: str
+    source: str
+
+    @classmethod
+    def of(cls, check: Check, result: Result) -> CheckResult:
+        text, fix = printable(result.text), printable(result.fix)
+        return cls(check.id, check.area, result.status, check.title, text, fix, result.source)
 
 
 def ok(text: str) -> Result:

@@ -1,16 +1,15 @@
-"""The report as a JSON document and as text on a terminal."""
+"""The report of all checks, and as text on a terminal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tpuwatch.core import printable
-from tpuwatch.doctor.check import Area, CheckStatus
+from tpuwatch.doctor.check import Area, CheckResult, CheckStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from tpuwatch.doctor.check import CheckResult
     from tpuwatch.terminal import Console
 
 _ORDER = (CheckStatus.WRONG, CheckStatus.WARN, CheckStatus.UNKNOWN)
@@ -22,76 +21,62 @@ _MARKS = {
 _INDENT = 2
 
 
-def report_document(findings: Sequence[CheckResult]) -> dict[str, Any]:
-    """All findings in the order of the checks, and the number of problems of each status."""
-    return {
-        "checks": [
-            {
-                "id": finding.check.id,
-                "area": finding.check.area.value,
-                "status": finding.result.status.value,
-                "title": finding.check.title,
-                "text": printable(finding.result.text),
-                "fix": printable(finding.result.fix),
-                "source": finding.result.source,
-            }
-            for finding in findings
-        ],
-        "wrong": count(findings, CheckStatus.WRONG),
-        "warnings": count(findings, CheckStatus.WARN),
-        "unknown": count(findings, CheckStatus.UNKNOWN),
-    }
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """All results in the order of the checks, and the number of problems of each status."""
+
+    checks: tuple[CheckResult, ...]
+    wrong: int
+    warnings: int
+    unknown: int
+
+    @classmethod
+    def of(cls, results: Iterable[CheckResult]) -> DoctorReport:
+        results = tuple(results)
+        return cls(results, *(sum(one.status is status for one in results) for status in _ORDER))
 
 
-def count(findings: Sequence[CheckResult], status: CheckStatus) -> int:
-    """The number of findings with this status."""
-    return sum(finding.result.status is status for finding in findings)
-
-
-def print_report(console: Console, findings: Sequence[CheckResult]) -> None:
+def print_report(console: Console, report: DoctorReport) -> None:
     """Print by area: the problems first, each with its fix, then the ids of what is OK and of what is skipped."""
     for area in Area:
-        of_area = [finding for finding in findings if finding.check.area is area]
+        of_area = [one for one in report.checks if one.area is area]
         if of_area:
             console.line(area.value.capitalize(), style="bold")
             _print_area(console, of_area)
             console.line()
-    _print_summary(console, findings)
+    _print_summary(console, report)
 
 
-def _print_area(console: Console, findings: Sequence[CheckResult]) -> None:
+def _print_area(console: Console, results: Sequence[CheckResult]) -> None:
     for status in _ORDER:
-        for finding in findings:
-            if finding.result.status is status:
-                _print_finding(console, finding)
-    bad = {finding.check.id for finding in findings if finding.result.status in _ORDER}
+        for one in results:
+            if one.status is status:
+                _print_result(console, one)
+    bad = {one.id for one in results if one.status in _ORDER}
     for status, word, style in ((CheckStatus.OK, "ok", "green"), (CheckStatus.SKIPPED, "skipped", "dim")):
-        ids = dict.fromkeys(
-            finding.check.id for finding in findings if finding.result.status is status and finding.check.id not in bad
-        )
+        ids = dict.fromkeys(one.id for one in results if one.status is status and one.id not in bad)
         if ids:
             console.line(f"{word}: {', '.join(ids)}", style=style, indent=_INDENT, hang=len(word) + 2)
 
 
-def _print_finding(console: Console, finding: CheckResult) -> None:
+def _print_result(console: Console, one: CheckResult) -> None:
     from tpuwatch.terminal import print_text
 
-    word, style = _MARKS[finding.result.status]
-    console.line(f"{word}: {finding.check.title} ({finding.check.id})", style=style, indent=_INDENT)
-    print_text(console, finding.result.text, indent=_INDENT + 2)
-    if finding.result.fix:
-        print_text(console, f"Fix: {finding.result.fix}", indent=_INDENT + 2, hang=2)
-    if finding.result.source:
-        console.line(f"See: {finding.result.source}", indent=_INDENT + 2, hang=5, style="dim")
+    word, style = _MARKS[one.status]
+    console.line(f"{word}: {one.title} ({one.id})", style=style, indent=_INDENT)
+    print_text(console, one.text, indent=_INDENT + 2)
+    if one.fix:
+        print_text(console, f"Fix: {one.fix}", indent=_INDENT + 2, hang=2)
+    if one.source:
+        console.line(f"See: {one.source}", indent=_INDENT + 2, hang=5, style="dim")
 
 
-def _print_summary(console: Console, findings: Sequence[CheckResult]) -> None:
-    wrong, warnings, unknown = (count(findings, status) for status in _ORDER)
-    well = count(findings, CheckStatus.OK)
+def _print_summary(console: Console, report: DoctorReport) -> None:
     parts = [
-        f"{wrong} wrong" if wrong else "Nothing is wrong",
-        *([f"{warnings} warning{'s' if warnings > 1 else ''}"] if warnings else []),
-        *([f"{unknown} unknown"] if unknown else []),
-        f"{well} ok",
+        f"{report.wrong} wrong" if report.wrong else "Nothing is wrong",
+        *([f"{report.warnings} warning{'s' if report.warnings > 1 else ''}"] if report.warnings else []),
+        *([f"{report.unknown} unknown"] if report.unknown else []),
+        f"{sum(one.status is CheckStatus.OK for one in report.checks)} ok",
     ]
-    console.line(f"{', '.join(parts)}.", style="bold red" if wrong else "yellow" if warnings else "green")
+    style = "bold red" if report.wrong else "yellow" if report.warnings else "green"
+    console.line(f"{', '.join(parts)}.", style=style)

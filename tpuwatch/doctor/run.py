@@ -26,12 +26,12 @@ def run_checks(checks: Sequence[Check], environment: Environment) -> list[CheckR
     return [finding for each in running for finding in each.findings(started + each.check.seconds)]
 
 
-def is_conclusive(findings: Iterable[CheckResult]) -> bool:
+def is_conclusive(checks: Iterable[Check], results: Sequence[CheckResult]) -> bool:
     """Whether an essential check has an outcome; if none of those ran, whether any check has."""
-    findings = list(findings)
-    weighed = [finding for finding in findings if finding.check.essential] or findings
-    answered = any(finding.result.status in _OUTCOMES for finding in weighed)
-    return answered or all(finding.result.status is CheckStatus.SKIPPED for finding in weighed)
+    essential = {check.id for check in checks if check.essential}
+    weighed = [one for one in results if one.id in essential] or results
+    answered = any(one.status in _OUTCOMES for one in weighed)
+    return answered or all(one.status is CheckStatus.SKIPPED for one in weighed)
 
 
 class _RunningCheck:
@@ -52,7 +52,7 @@ class _RunningCheck:
         results = self._results
         if self._thread.is_alive():
             results = [unknown(f"{self.check.title}: no answer within {self.check.seconds:g} s.")]
-        return [CheckResult(self.check, result) for result in results]
+        return [CheckResult.of(self.check, result) for result in results]
 
     def _look(self) -> None:
         try:

@@ -20,7 +20,7 @@ from tpuwatch.exec.next_launch import (
     with_decision,
 )
 from tpuwatch.exec.oom_finding import with_oom_finding
-from tpuwatch.exec.recording import launches_of, write_report, write_run
+from tpuwatch.exec.recording import launches_of, write_run
 from tpuwatch.exec.run_result import findings_to_report
 from tpuwatch.model import Cause
 
@@ -66,6 +66,8 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
     if trouble:
         print_message(trouble)
     if report is not None:
+        from tpuwatch.exec.report import write_report
+
         write_report(report, prepared, end, plan)
 
 

@@ -1,23 +1,18 @@
-"""What a run leaves behind: its record for the daemon and for tuning, and the report that was asked for."""
+"""What a run leaves behind: its record for the daemon and for tuning."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import encode
-from tpuwatch.exec.messages import print_message
 from tpuwatch.exec.preparation import names
 from tpuwatch.exec.run_result import findings_to_report
 from tpuwatch.host import ProcFs
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from tpuwatch.exec.preparation import PreparedRun
     from tpuwatch.exec.run_result import RunResult
-    from tpuwatch.model import Launch, TunePlan
+    from tpuwatch.model import Launch
 
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _LAUNCHES: Final = 16  # that a record holds
@@ -71,33 +66,3 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
     except OSError as error:
         return f"this run is not recorded: {prepared.directory}: {error.strerror or error}."
     return ""
-
-
-def write_report(path: Path, prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> None:
-    from tpuwatch.core import dumps
-
-    try:
-        path.write_text(dumps(_document(prepared, end, plan), indent=2) + "\n")
-    except OSError as error:
-        print_message(f"cannot write {path}: {error.strerror}.")
-
-
-def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
-    from tpuwatch.exec.found import NOTHING
-
-    found = end.found or NOTHING
-    return {
-        "launch": prepared.launch,
-        "workload": prepared.workload,
-        "started_epoch": end.started,
-        "ended_epoch": end.ended,
-        "exit_status": end.status,
-        "host_oom": end.oom is not None,
-        "read": end.found is not None,
-        "unread_bytes": found.unread_bytes,
-        "given": {name: prepared.environ[name] for name in names(prepared.given)},
-        "kept": [kept.name for kept in prepared.given.kept],
-        "findings": [encode(one) for one in found.findings],
-        "launches": [encode(one) for one in found.launches],
-        "next": None if plan is None else {setting.name: setting.value for setting in plan.settings},
-    }

@@ -7,13 +7,9 @@ Never: waits without end, or shows a secret.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from tpuwatch.core.lazy import public_face
-
-# gRPC reads it when it is loaded. Its own lines on stderr say no more than its errors, which are all explained.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
     from tpuwatch.google import storage

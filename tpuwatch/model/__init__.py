@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.answers import OFF, Answer, Problem, Signal
     from tpuwatch.model.causes import LOOP_FAULTS, Cause, CauseRow, Whose
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
-    from tpuwatch.model.documents.daemon import DaemonDocument
+    from tpuwatch.model.documents.daemon import AskedDaemonDocument, DaemonDocument
     from tpuwatch.model.documents.logs import (
         DiagnoseDocument,
         DiagnosisDocument,
@@ -28,15 +28,38 @@ if TYPE_CHECKING:
         LaunchesDocument,
         UnreadDocument,
     )
-    from tpuwatch.model.documents.machine import (
-        SignalStatusDocument,
-    )
+    from tpuwatch.model.documents.machine import SignalStatusDocument
     from tpuwatch.model.documents.nodes import (
         NodeDocument,
         NodesDocument,
         NodeVerdictDocument,
         PeerDocument,
         ReasonDocument,
+    )
+    from tpuwatch.model.documents.programs import (
+        AdviceDocument,
+        AdviceResultDocument,
+        Flops,
+        Gain,
+        NotChecked,
+        NotCompiled,
+        Passage,
+        PreflightDocument,
+        PreflightResultDocument,
+        ProbeAttemptDocument,
+        ProbeDifference,
+        ProbeHolder,
+        ProbeReport,
+        ProbeStage,
+        Profile,
+        ProfiledOperation,
+        ProfileFigures,
+        ProfileFinding,
+        ProgramAdvice,
+        Roofline,
+        TensorDocument,
+        TrialDocument,
+        TrialFigures,
     )
     from tpuwatch.model.documents.restarts import (
         AttemptDocument,
@@ -91,13 +114,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
     from tpuwatch.model.probe import Probe, ProbeVerdict
-    from tpuwatch.model.problems import (
-        FINDING_SECONDS,
-        PROBLEM_KINDS,
-        PastFinding,
-        Problems,
-        present_problems,
-    )
+    from tpuwatch.model.problems import FINDING_SECONDS, PROBLEM_KINDS, PastFinding, Problems, present_problems
     from tpuwatch.model.progress import HEARTBEATS, ProgressSource, StepReport, TrainingLoop
     from tpuwatch.model.remedies import ProbeStep, RemedyStep
     from tpuwatch.model.restart import (

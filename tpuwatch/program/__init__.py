@@ -38,17 +38,8 @@ if TYPE_CHECKING:
         run_preflight,
     )
     from tpuwatch.program.probe import ProbeRequest, ProbeResult, probe_command, probe_document, run_probe
-    from tpuwatch.program.profiling import (
-        Profile,
-        ProfiledOperation,
-        ProfileFigures,
-        find_profile,
-        profile_command,
-        profile_document,
-        profile_findings,
-        read_profile,
-    )
-    from tpuwatch.program.roofline import Roofline, flops_document, mxu_bound, roofline_of
+    from tpuwatch.program.profiling import find_profile, profile_command, profile_findings, read_profile
+    from tpuwatch.program.roofline import flops_of, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(__name__, __file__)

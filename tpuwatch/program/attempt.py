@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import tempfile
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import SystemClock
 from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
+from tpuwatch.model import ProbeStage
 from tpuwatch.program.child import Child, ChildError, ChildTimeoutError
 from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
 
@@ -33,7 +32,7 @@ class ProbeAttempt:
     """How far it came. `problem` says why it went no further: kind, stage, message."""
 
     platform: str  # "tpu" or "cpu"
-    stages: tuple[tuple[str, float], ...] = ()  # each with its seconds, in their order
+    stages: tuple[ProbeStage, ...] = ()  # in their order
     facts: Mapping[str, Any] = field(default_factory=dict)  # framework, version, python, devices, files, results
     problem: Mapping[str, Any] | None = None
     findings: tuple[Finding, ...] = ()
@@ -49,7 +48,7 @@ class ProbeAttempt:
     @property
     def stage(self) -> str:
         """The stage at which it failed, or the last one."""
-        return self.stages[-1][0] if self.stages else "start"
+        return self.stages[-1].name if self.stages else "start"
 
 
 def attempt(
@@ -72,15 +71,13 @@ def attempt(
     with tempfile.TemporaryDirectory(prefix="tpuwatch-probe-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         (directory / LOGS).mkdir()
-        pipe = os.pipe()
-        request = {"report": pipe[1], "platform": platform, "framework": framework, "step": step}
         own = {**environ, LOG_DIR: str(directory / LOGS), "PYTHONUNBUFFERED": "1"}
         own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else libtpu's last words are lost
         watch = _Watch(platform, limits, clock or SystemClock(), on_stage)
         try:
             child = Child(
-                [*command, json.dumps(request)],
-                report=pipe,
+                command,
+                {"platform": platform, "framework": framework, "step": step},
                 environ=own,
                 output=directory / OUTPUT,
                 limits=limits,
@@ -88,8 +85,6 @@ def attempt(
                 keep=keep,
             )
         except OSError as error:
-            for end in pipe:
-                os.close(end)
             problem = {"kind": "interpreter", "stage": "start", "message": f"{command[0]}: {error.strerror}"}
             return ProbeAttempt(platform, problem=problem)
         ended = True
@@ -108,7 +103,7 @@ class _Watch:
         self._limits = limits
         self._clock = clock
         self._on_stage = on_stage
-        self._stages = [("start", 0.0)]
+        self._stages = [ProbeStage("start", 0.0)]
         self._since = clock.monotonic()
         self._facts: dict[str, Any] = {}
         self._problem: dict[str, Any] | None = None
@@ -119,7 +114,7 @@ class _Watch:
         child.finish()  # there is nothing to send
         try:
             for report in child.reports():
-                self._on_stage(f"{self._platform}: {self._stages[-1][0]}")
+                self._on_stage(f"{self._platform}: {self._stages[-1].name}")
                 if report is not None:
                     self._take(report, child)
         except ChildTimeoutError as error:
@@ -149,10 +144,10 @@ class _Watch:
         stage, fact, error = report.get("stage"), report.get("fact"), report.get("error")
         if isinstance(stage, str) and stage in STAGES:
             self._end_stage()
-            if self._stages[-1][0] in _LOADING and stage not in _LOADING:
+            if self._stages[-1].name in _LOADING and stage not in _LOADING:
                 child.allow(self._limits.seconds)
-            if stage != self._stages[-1][0]:
-                self._stages.append((stage, 0.0))
+            if stage != self._stages[-1].name:
+                self._stages.append(ProbeStage(stage, 0.0))
         elif isinstance(fact, dict):
             self._facts.update(fact)
         elif isinstance(error, dict):
@@ -164,12 +159,12 @@ class _Watch:
 
     def _end_stage(self) -> None:
         now = self._clock.monotonic()
-        name, seconds = self._stages[-1]
-        self._stages[-1] = (name, seconds + now - self._since)
+        last = self._stages[-1]
+        self._stages[-1] = ProbeStage(last.name, last.seconds + now - self._since)
         self._since = now
 
     def _fail(self, kind: str, message: str) -> None:
-        self._problem = self._problem or {"kind": kind, "stage": self._stages[-1][0], "message": message}
+        self._problem = self._problem or {"kind": kind, "stage": self._stages[-1].name, "message": message}
 
 
 def _how(status: int | None) -> str:

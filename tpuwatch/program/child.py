@@ -46,13 +46,14 @@ class ChildTimeoutError(ChildError):
 
 
 class Child:
-    """A command that writes its reports, a JSON document a line, to a descriptor named in its arguments."""
+    """A command with a request as its last argument, a JSON object. It writes its reports, a JSON document a line, to
+    the descriptor that is the request's `report`."""
 
     def __init__(
         self,
         command: Sequence[str],
+        request: Mapping[str, Any],
         *,
-        report: tuple[int, int],
         environ: Mapping[str, str],
         output: Path,
         limits: ChildLimits,
@@ -60,25 +61,29 @@ class Child:
         keep: tuple[int, ...] = (),
         since: float | None = None,
     ) -> None:
-        """`report`: both ends of the pipe, of which the child gets the second; `output`: where it prints; `keep`: other
-        descriptors that stay open in it, such as that of a lock; `since`: the monotonic time from which its seconds are
-        counted, where that is not now."""
+        """`output`: where it prints; `keep`: other descriptors that stay open in it, such as that of a lock; `since`:
+        the monotonic time from which its seconds are counted, where that is not now. Raises OSError."""
         self._clock = clock or SystemClock()
         self._limits = limits
         self._seconds = limits.seconds
-        self._reader = report[0]
         self._output = output
-        with output.open("ab") as file:
-            self.process = subprocess.Popen(  # noqa: S603 (the user's own interpreter)
-                command,
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={**environ, OWN_CHILD: "1"},
-                pass_fds=(report[1], *keep),
-                start_new_session=True,
-            )
-        os.close(report[1])
+        self._reader, writer = os.pipe()
+        try:
+            with output.open("ab") as file:
+                self.process = subprocess.Popen(  # noqa: S603 (the user's own interpreter)
+                    [*command, json.dumps({**request, "report": writer})],
+                    stdin=subprocess.PIPE,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env={**environ, OWN_CHILD: "1"},
+                    pass_fds=(writer, *keep),
+                    start_new_session=True,
+                )
+        except OSError:
+            os.close(self._reader)
+            raise
+        finally:
+            os.close(writer)
         self._deadline = (self._clock.monotonic() if since is None else since) + limits.seconds
         self._looked = self._clock.monotonic()
         self.longest_pause = 0.0  # seconds between two looks at it: far more than usual where the machine is overloaded

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError, encode, format_size
+from tpuwatch.core import ConfigError, format_size, like
 from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
-from tpuwatch.model import FindingDocument
+from tpuwatch.model import FindingDocument, PreflightDocument, PreflightResultDocument, TrialDocument, TrialFigures
 from tpuwatch.program.assignment import MODULES, VMODULE
 from tpuwatch.program.child import Child, ChildError, ChildLimits
 from tpuwatch.program.compiler import Compiler, NoAnswerError
 from tpuwatch.program.largest import Ask, Need, largest_batch
 from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
-from tpuwatch.program.roofline import flops_document, roofline_of
+from tpuwatch.program.roofline import flops_of, roofline_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -57,27 +56,10 @@ class Program:
     donate: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What the compiler said of one batch. Bytes are of one device; None where it does not say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial(TrialFigures):
+    """What came of one batch, and of what it was computed."""
 
-    fits: bool
-    batch: int | None
-    needed_bytes: int | None
-    available_bytes: int | None
-    devices: int
-    device_kind: str
-    sharded: bool  # whether the factory spread the arguments over the devices
-    trace_seconds: float
-    compile_seconds: float
-    arguments_bytes: int | None = None
-    outputs_bytes: int | None = None
-    shared_bytes: int | None = None  # of the outputs, which take the place of donated arguments
-    temporaries_bytes: int | None = None
-    code_bytes: int | None = None
-    message: str = ""  # of the compiler, where it refused
-    memory_space: str | None = None  # the memory that ran out, where it refused: HBM, or "vmem", "smem" of the chip
-    unfinished: str | None = None  # why the compiler was not waited for: it fits without its code, which was not made
     change: str | None = None  # of the program, to see what it would give: a name of `front/change.py`
     problem: str | None = None  # why the changed program could not be compiled
     graph: Mapping[str, Any] | None = None  # what `front/graph.py` counts
@@ -273,35 +255,29 @@ def memory_limit(given: int | None, processes: ProcFs | None = None) -> int:
     return limit if limit is not None else LEAST_MEMORY
 
 
-def preflight_document(program: Program, results: Iterable[Preflight], python: str) -> dict[str, Any]:
-    """What was asked and what came of it, fit for JSON. Bytes are of one device."""
-    return {
-        "function": program.function,
-        "python": python,
-        "results": [
-            {
-                "tpu": result.target.name,
-                "topology": result.target.topology,
-                "chips": result.target.chips,
-                "fits": result.fits,
-                "seconds": round(result.seconds, 3),
-                "largest_batch": result.largest,
-                "trial": None if result.trial is None else trial_document(result.trial, result.target),
-                "trials": [trial_document(trial, result.target) for trial in result.trials],
-                "findings": [encode(FindingDocument.of(one)) for one in result.findings],
-                "problem": None if result.problem is None else {**result.problem, "output": result.output},
-            }
-            for result in results
-        ],
-    }
+def preflight_document(program: Program, results: Iterable[Preflight], python: str) -> PreflightDocument:
+    """What was asked and what came of it."""
+    return PreflightDocument(function=program.function, python=python, results=tuple(map(_result_document, results)))
 
 
-def trial_document(trial: Trial, target: CompileTarget) -> dict[str, Any]:
-    """A trial, fit for JSON, with its FLOPs and what they take at best, an estimate."""
-    without = ("change", "problem", "graph", "tensors")
-    figures = {one.name: getattr(trial, one.name) for one in fields(trial) if one.name not in without}
+def _result_document(result: Preflight) -> PreflightResultDocument:
+    return like(
+        PreflightResultDocument,
+        result,
+        tpu=result.target.name,
+        topology=result.target.topology,
+        chips=result.target.chips,
+        largest_batch=result.largest,
+        trial=None if result.trial is None else _trial_document(result.trial, result.target),
+        trials=tuple(_trial_document(trial, result.target) for trial in result.trials),
+        findings=tuple(map(FindingDocument.of, result.findings)),
+        problem=None if result.problem is None else {**result.problem, "output": result.output},
+    )
+
+
+def _trial_document(trial: Trial, target: CompileTarget) -> TrialDocument:
     line = roofline_of(trial.graph, target.generation, trial.devices if trial.sharded else 1, trial)
-    return {**figures, "flops": flops_document(trial.graph), "roofline": None if line is None else asdict(line)}
+    return like(TrialDocument, trial, flops=flops_of(trial.graph), roofline=line)
 
 
 def _child(
@@ -315,7 +291,6 @@ def _child(
     changes: bool,
     since: float,
 ) -> Child:
-    pipe = os.pipe()
     request = {
         "function": program.function,
         "arguments": program.arguments,
@@ -325,19 +300,11 @@ def _child(
         "options": target.options,
         "changes": changes,
         "parent": os.getpid(),
-        "report": pipe[1],
     }
     own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(directory / LOGS)}
     own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
     own[VMODULE] = ",".join(filter(None, (own.get(VMODULE), MODULES)))
-    return Child(
-        [*command, json.dumps(request)],
-        report=pipe,
-        environ=own,
-        output=directory / OUTPUT,
-        limits=limits,
-        since=since,
-    )
+    return Child(command, request, environ=own, output=directory / OUTPUT, limits=limits, since=since)
 
 
 def _once(batch: int | None) -> Generator[Ask, Need, int | None]:

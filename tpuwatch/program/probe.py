@@ -10,11 +10,11 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import ConfigError, TpuwatchError, clean, encode, open_private, places, who_may_change
+from tpuwatch.core import ConfigError, TpuwatchError, clean, like, open_private, places, who_may_change
 from tpuwatch.host import Holders, ProcFs, tpu_devices, waited_seconds
-from tpuwatch.model import FindingDocument, Probe
+from tpuwatch.model import FindingDocument, Probe, ProbeAttemptDocument, ProbeHolder, ProbeReport
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
 from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, ProbeScene, blame
 
@@ -131,36 +131,30 @@ def changeable_by_others(files: Iterable[str]) -> str:
     return ""
 
 
-def probe_document(result: ProbeResult, python: str) -> dict[str, Any]:
-    """What was found, fit for JSON. Seconds, and times since the epoch."""
+def probe_document(result: ProbeResult, python: str) -> ProbeReport:
+    """What was found."""
     scene, found, probe = result.scene, result.blame, result.probe
-    return {
-        "verdict": probe.verdict.value,
-        "summary": probe.summary,
-        "remedy": [{"do": step.do, "source": step.source} for step in found.remedy],
-        "python": python,
-        "framework": probe.framework or None,
-        "began_epoch": probe.began,
-        "ended_epoch": probe.ended,
-        "counts": not probe.objection,
-        "objection": probe.objection or None,
-        "devices": list(scene.devices),
-        "holders": [{"pid": one.pid, "user": one.user, "command": clean(one.command, 200)} for one in scene.holders],
-        "differences": [{"place": one.place, "what": one.what} for one in found.differences],
-        "attempts": [_attempt_document(one) for one in (scene.tpu, scene.cpu) if one is not None],
-    }
+    return like(
+        ProbeReport,
+        probe,
+        remedy=found.remedy,
+        python=python,
+        framework=probe.framework or None,
+        began_epoch=probe.began,
+        ended_epoch=probe.ended,
+        counts=not probe.objection,
+        objection=probe.objection or None,
+        devices=scene.devices,
+        holders=tuple(like(ProbeHolder, one, command=clean(one.command, 200)) for one in scene.holders),
+        differences=found.differences,
+        attempts=tuple(_attempt_document(one) for one in (scene.tpu, scene.cpu) if one is not None),
+        recorded=False,
+    )
 
 
-def _attempt_document(one: ProbeAttempt) -> dict[str, Any]:
-    return {
-        "platform": one.platform,
-        "stages": [{"name": name, "seconds": round(seconds, 3)} for name, seconds in one.stages],
-        "facts": {name: value for name, value in one.facts.items() if name != "results"},
-        "problem": None if one.problem is None else dict(one.problem),
-        "findings": [encode(FindingDocument.of(each)) for each in one.findings],
-        "output": one.output,
-        "ended": one.ended,
-    }
+def _attempt_document(one: ProbeAttempt) -> ProbeAttemptDocument:
+    facts = {name: value for name, value in one.facts.items() if name != "results"}
+    return like(ProbeAttemptDocument, one, facts=facts, findings=tuple(map(FindingDocument.of, one.findings)))
 
 
 def _share(before: float | None, after: float | None, seconds: float) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import listed
-from tpuwatch.model import ProbeStep, ProbeVerdict, Whose
+from tpuwatch.model import ProbeDifference, ProbeStep, ProbeVerdict, Whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +22,6 @@ _HOST_STAGES: Final = frozenset({"start", "import"})
 _NAMES: Final = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 _BUILDS: Final = {"jax": ProbeStep.JAX, "tensorflow": ProbeStep.TENSORFLOW, "torch": ProbeStep.TORCH}
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A result of the user's step that is not the same on the TPU and on the CPU."""
-
-    place: str  # "result[0]['loss']"
-    what: str  # a clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,7 @@ class Blame:
     verdict: ProbeVerdict
     summary: str
     remedy: tuple[Remedy, ...]
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ProbeDifference, ...] = ()
 
 
 def blame(scene: ProbeScene) -> Blame:
@@ -152,7 +144,7 @@ def _on_tpu(scene: ProbeScene) -> Blame:
     return Blame(ProbeVerdict.TPU_FAULT, summary, (ProbeStep.AGAIN.value, ProbeStep.DESCRIBE.value))
 
 
-def differences(tpu: Any, cpu: Any) -> Iterator[Difference]:
+def differences(tpu: Any, cpu: Any) -> Iterator[ProbeDifference]:
     """Where two steps' results differ by more than TOLERANCE of the largest value."""
     on_cpu: Mapping[str, Any] = {one["place"]: one for one in cpu}
     places = [one["place"] for one in tpu]
@@ -162,10 +154,10 @@ def differences(tpu: Any, cpu: Any) -> Iterator[Difference]:
         what = "is there on the TPU alone" if other is None else _difference(one, other)
         if what and found < _MAX_DIFFERENCES:
             found += 1
-            yield Difference(one["place"], f"{one['place']} {what}")
+            yield ProbeDifference(one["place"], f"{one['place']} {what}")
     for place in on_cpu:
         if place not in places:
-            yield Difference(place, f"{place} is there on the CPU alone")
+            yield ProbeDifference(place, f"{place} is there on the CPU alone")
 
 
 def _difference(tpu: Mapping[str, Any], cpu: Mapping[str, Any]) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, TpuwatchError, clean, format_size
+from tpuwatch.model import Profile, ProfiledOperation, ProfileFigures, ProfileFinding, Remedy
 from tpuwatch.program.child import Child, ChildError
 from tpuwatch.program.output import OUTPUT
 from tpuwatch.program.xspace import NoTraceError, require_trace
@@ -50,58 +48,6 @@ _KERAS: Final = "https://keras.io/api/models/model_training_apis/"
 
 class ProfileError(TpuwatchError):
     """The profile could not be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileFinding:
-    """One thing to change: a number, why it matters, the change, and where it is written."""
-
-    name: str
-    number: float  # a share from 0 to 1, or a ratio
-    reason: str  # a sentence with the number
-    change: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProfiledOperation:
-    """What took much time, on the device or the host."""
-
-    name: str
-    kind: str
-    where: str  # "Device" or "Host"
-    share: float  # of that one's time, 0 to 1
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileFigures:
-    """Where the time goes: shares from 0 to 1 of the steps' time, None where the trace does not show it."""
-
-    hardware: str  # as xprof names it: "TPU v5e", "CPU_ONLY"
-    hosts: int
-    steps: int
-    step_seconds: float | None  # the mean
-    slowest_seconds: float | None
-    input_share: float | None  # waiting for input
-    host_share: float | None  # computing on the host
-    transfer_share: float | None  # of a device, passing values to the host: outfeed, callbacks
-    compile_share: float | None
-    other_share: float | None  # between: Python, callbacks
-    idle_share: float | None  # of the device's time
-    mxu_share: float | None  # use of the matrix units
-    categories: tuple[tuple[str, float], ...] = ()  # of the device's operations, each with its share of their time
-    operations: tuple[ProfiledOperation, ...] = ()  # the longest first
-    input_operations: tuple[ProfiledOperation, ...] = ()
-    conclusion: str = ""  # xprof's own
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What was read and found."""
-
-    files: tuple[str, ...]
-    figures: ProfileFigures
-    findings: tuple[ProfileFinding, ...]
 
 
 def find_profile(path: Path) -> tuple[Path, ...]:
@@ -162,7 +108,7 @@ def read_profile(
         raise ProfileError(
             f"xprof says nothing of {files[0]} that is known: {type(error).__name__}: {error}"
         ) from error
-    return Profile(tuple(map(str, files)), figures, tuple(profile_findings(figures)))
+    return Profile(tuple(map(str, files)), command[0], figures, tuple(profile_findings(figures)))
 
 
 def _ask(
@@ -173,9 +119,7 @@ def _ask(
     on_stage: Callable[[str], None],
     directory: Path,
 ) -> Mapping[str, Any]:
-    pipe = os.pipe()
-    request = json.dumps({"report": pipe[1], "files": copies})
-    child = Child([*command, request], report=pipe, environ=environ, output=directory / OUTPUT, limits=limits)
+    child = Child(command, {"files": copies}, environ=environ, output=directory / OUTPUT, limits=limits)
     tables: Mapping[str, Any] | None = None
     try:
         child.finish()
@@ -245,28 +189,14 @@ def figures_of(tables: Mapping[str, Any]) -> ProfileFigures:
     )
 
 
+def _finding(name: str, number: float, summary: str, change: str, source: str) -> ProfileFinding:
+    return ProfileFinding(name, number, summary, (Remedy(change, source),))
+
+
 def profile_findings(figures: ProfileFigures) -> Iterable[ProfileFinding]:
     """What to change, the largest gain first."""
     found = [one for one in (rule(figures) for rule in _RULES) if one is not None]
     return sorted(found, key=lambda one: -one.number)
-
-
-def profile_document(profile: Profile, python: str) -> dict[str, Any]:
-    """It for JSON. Seconds, and shares from 0 to 1."""
-    return {
-        "files": list(profile.files),
-        "python": python,
-        "figures": asdict(profile.figures),
-        "findings": [
-            {
-                "name": one.name,
-                "number": round(one.number, 4),
-                "summary": one.reason,
-                "remedy": [{"do": one.change, "source": one.source}],
-            }
-            for one in profile.findings
-        ],
-    }
 
 
 def _hardware(everywhere: Mapping[str, Any]) -> str:
@@ -336,7 +266,7 @@ def _no_steps(figures: ProfileFigures) -> ProfileFinding | None:
         return None
     change = "Mark the steps: `jax.profiler.StepTraceAnnotation` or `tf.profiler.experimental.Trace`."
     reason = "The trace marks no steps, so nothing is known of where a step's time goes."
-    return ProfileFinding("no_steps", 0.0, reason, change, _PROFILING)
+    return _finding("no_steps", 0.0, reason, change, _PROFILING)
 
 
 def _waits_for_input(figures: ProfileFigures) -> ProfileFinding | None:
@@ -350,7 +280,7 @@ def _waits_for_input(figures: ProfileFigures) -> ProfileFinding | None:
         "Let the pipeline work ahead and in parallel: `prefetch(tf.data.AUTOTUNE)` at its end, `num_parallel_calls` "
         "for `map` and `interleave`, `cache` where the data fits in memory; read files in parallel."
     )
-    return ProfileFinding("waits_for_input", share, reason, change, _DATA)
+    return _finding("waits_for_input", share, reason, change, _DATA)
 
 
 def _between_steps(figures: ProfileFigures) -> ProfileFinding | None:
@@ -362,7 +292,7 @@ def _between_steps(figures: ProfileFigures) -> ProfileFinding | None:
         "Run several steps for each call: `steps_per_execution` in Keras, `jax.lax.scan` or fewer fetches of results "
         "in JAX; log every so many steps."
     )
-    return ProfileFinding("between_steps", share, reason, change, _KERAS)
+    return _finding("between_steps", share, reason, change, _KERAS)
 
 
 def _compiles(figures: ProfileFigures) -> ProfileFinding | None:
@@ -370,7 +300,7 @@ def _compiles(figures: ProfileFigures) -> ProfileFinding | None:
     if share is None or share < _COMPILE_SHARE:
         return None
     reason = f"{share:.0%} of the steps' time is spent compiling, which each new shape takes."
-    return ProfileFinding(
+    return _finding(
         "compiles",
         share,
         reason,
@@ -385,7 +315,7 @@ def _uneven(figures: ProfileFigures) -> ProfileFinding | None:
         return None
     reason = f"The slowest step took {slowest / mean:.1f} times the mean of {mean * 1000:.1f} ms."
     change = "Look at that step in xprof's trace viewer: a checkpoint, an evaluation, a compile, slow input?"
-    return ProfileFinding("uneven_steps", 1 - mean / slowest, reason, change, _PROFILING)
+    return _finding("uneven_steps", 1 - mean / slowest, reason, change, _PROFILING)
 
 
 def _idle(figures: ProfileFigures) -> ProfileFinding | None:
@@ -394,7 +324,7 @@ def _idle(figures: ProfileFigures) -> ProfileFinding | None:
         return None
     reason = f"The device is idle for {share:.0%} of the time."
     change = "Give it more to do at once: a larger batch, several steps for each call, input that is ready."
-    return ProfileFinding("device_idle", share, reason, change, _GUIDE)
+    return _finding("device_idle", share, reason, change, _GUIDE)
 
 
 def _low_mxu(figures: ProfileFigures) -> ProfileFinding | None:
@@ -406,7 +336,7 @@ def _low_mxu(figures: ProfileFigures) -> ProfileFinding | None:
     working = max(0.0, 1 - share - sum(one or 0.0 for one in others))
     reason = f"The matrix units are used for {share:.0%} of what they could do."
     change = "Use bfloat16, a batch that is a multiple of 64 or 128 per core, and features that are multiples of 128."
-    return ProfileFinding("low_mxu", working, reason, change, _GUIDE)
+    return _finding("low_mxu", working, reason, change, _GUIDE)
 
 
 def _host_transfers(figures: ProfileFigures) -> ProfileFinding | None:
@@ -415,7 +345,7 @@ def _host_transfers(figures: ProfileFigures) -> ProfileFinding | None:
         return None
     reason = f"{share:.0%} of the steps' time the device passes values to the host: callbacks, outfeeds."
     change = "Return values with the step's results and fetch them every so many steps, in the place of callbacks."
-    return ProfileFinding("host_transfers", share, reason, change, _CALLBACKS)
+    return _finding("host_transfers", share, reason, change, _CALLBACKS)
 
 
 def _collectives(figures: ProfileFigures) -> ProfileFinding | None:
@@ -451,7 +381,7 @@ def _of_kind(
     share = sum(one for kind, one in figures.categories if kind in kinds) * (1 - (figures.idle_share or 0.0))
     if share < least:
         return None
-    return ProfileFinding(name, share, f"The device spends {share:.0%} of the time {doing}.", change, source)
+    return _finding(name, share, f"The device spends {share:.0%} of the time {doing}.", change, source)
 
 
 _RULES: Final = (

@@ -7,10 +7,10 @@ steps take longer; how much longer is what a profile tells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tpuwatch.libtpu import GENERATIONS
+from tpuwatch.model import Flops, Roofline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,37 +27,13 @@ class Sizes(Protocol):
     def outputs_bytes(self) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """Of a device and a run of the program; seconds are the least that it can take."""
-
-    flops: float  # of the matrix units
-    moved_bytes: float
-    compute_seconds: float  # the FLOPs at the peak
-    memory_seconds: float  # the bytes at the bandwidth
-    seconds: float  # operation by operation the larger of both, with the matrix units as full as the shapes allow
-    peak_flops: float  # in a second
-    hbm_bytes_per_second: float
-    intensity: float  # FLOPs for each byte
-    ridge: float  # the intensity from which on the FLOPs are what takes the time
-    bound: str  # "compute" or "memory"
-    mxu_bound: float  # the share of the peak that the shapes of its products allow
-
-
-def flops_document(graph: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The FLOPs of a run, fit for JSON. Where operations are not counted the figures are None, and the operations named
-    with how often they run; `matrix_flops_at_least` is of those that are counted."""
+def flops_of(graph: Mapping[str, Any] | None) -> Flops:
+    """The FLOPs of a run."""
     counts = graph or {"problem": "the program was not compiled"}
     if "problem" in counts:
-        least, missing = None, {f"the whole program: {counts['problem']}": 1}
-    else:
-        least, missing = counts["matrix_flops"], dict(counts["not_counted"])
-    return {
-        "matrix_flops": None if missing else least,
-        "vector_flops": None if missing else counts["vector_flops"],
-        "matrix_flops_at_least": least,
-        "not_counted": missing,
-    }
+        return Flops(None, None, None, {f"the whole program: {counts['problem']}": 1})
+    least, missing = counts["matrix_flops"], dict(counts["not_counted"])
+    return Flops(None if missing else least, None if missing else counts["vector_flops"], least, missing)
 
 
 def roofline_of(graph: Mapping[str, Any] | None, generation: str, devices: int, sizes: Sizes) -> Roofline | None:

@@ -67,6 +67,18 @@ class Sources:
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
     doctor: bool = True  # whether to run its checks, which ask the cloud
 
+    @property
+    def known_config(self) -> Config:
+        """The configuration, or the defaults where it is not known."""
+        from tpuwatch.config import Config
+
+        return self.config or Config()
+
+    @property
+    def root(self) -> Path:
+        """The root of the machine."""
+        return self.known_config.host.root
+
 
 def people(documents: Mapping[str, Any]) -> Iterator[str]:
     """The names of this machine's users, and of those that the daemon's documents name."""
@@ -115,7 +127,7 @@ def collect(archive: Archive, sources: Sources, documents: Mapping[str, Any], fa
     if sources.doctor:
         _try(archive, "doctor.json", "what `tpuwatch doctor` reports", lambda: _doctor(sources))
     _try(archive, "metrics.txt", "the daemon's metrics", lambda: ask_metrics(sources.address))
-    _try(archive, "system.txt", "kernel, memory, limits and devices of the machine", lambda: _system(_root(sources)))
+    _try(archive, "system.txt", "kernel, memory, limits and devices of the machine", lambda: _system(sources.root))
     unit = ("journalctl", "--unit=tpuwatch", f"--lines={_LOG_LINES}", "--no-pager", "--output=short-iso")
     _try(archive, "daemon.log", f"the last {_LOG_LINES} lines of the daemon's log", lambda: _output(sources, unit))
     kernel = (
@@ -131,7 +143,7 @@ def collect(archive: Archive, sources: Sources, documents: Mapping[str, Any], fa
         ("audit.jsonl", "decisions about restarts"),
         ("audit-tune.jsonl", "decisions about next launches"),
     ):
-        _try(archive, name, what, partial(_tail, _state(sources) / name))
+        _try(archive, name, what, partial(_tail, sources.known_config.state.dir / name))
 
 
 def _try(archive: Archive, name: str, what: str, get: Callable[[], Any]) -> None:
@@ -163,19 +175,13 @@ def _of_store(name: str, sources: Sources, why: str) -> Any:
     from tpuwatch.store import StoreReader
 
     try:
-        store = StoreReader.open(_state(sources))
+        store = StoreReader.open(sources.known_config.state.dir)
         if name == "launches.json":
             return encode(LaunchesDocument.of(store.launches(200)))
         newest = store.events(limit=_EVENTS, newest_first=True)
     except TpuwatchError as error:
         raise TpuwatchError(f"{why}; {error}") from error
     return {"events": [encode(EventDocument.of(one)) for one in reversed(newest)]}
-
-
-def _state(sources: Sources) -> Path:
-    from tpuwatch.config import Config
-
-    return (sources.config or Config()).state.dir
 
 
 def _named(value: Any, key: str) -> Iterator[str]:
@@ -211,20 +217,12 @@ def _configuration(sources: Sources) -> str:
 
 
 def _doctor(sources: Sources) -> Any:
-    from tpuwatch.config import Config
     from tpuwatch.core import ConfigError, SystemClock
-    from tpuwatch.doctor import CHECKS, Environment, report_document, run_checks
+    from tpuwatch.doctor import CHECKS, DoctorReport, Environment, run_checks
 
     error = None if sources.config is not None else ConfigError(sources.config_error)
-    environment = Environment.of(sources.config or Config(), os.environ, SystemClock(), config_error=error)
-    return report_document(run_checks(CHECKS, environment))
-
-
-def _root(sources: Sources) -> Path:
-    """The root of the machine."""
-    from tpuwatch.config import Config
-
-    return (sources.config or Config()).host.root
+    environment = Environment.of(sources.known_config, os.environ, SystemClock(), config_error=error)
+    return encode(DoctorReport.of(run_checks(CHECKS, environment)))
 
 
 def _system(root: Path) -> str:
@@ -249,8 +247,8 @@ def _system(root: Path) -> str:
 
 
 def _output(sources: Sources, command: tuple[str, ...]) -> str:
-    if _root(sources) != THIS_MACHINE:
-        raise TpuwatchError(f"the machine below {_root(sources)} has no journal")
+    if sources.root != THIS_MACHINE:
+        raise TpuwatchError(f"the machine below {sources.root} has no journal")
     done = sources.run(
         command,
         stdin=subprocess.DEVNULL,

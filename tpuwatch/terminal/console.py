@@ -70,11 +70,9 @@ class Console:
         for line in lines or [""]:
             self._write(line, style)
 
-    def cut(self, text: str, *, style: str = "", indent: int = 0) -> None:
+    def cut(self, text: str, *, style: str = "") -> None:
         """Write one line that ends at the width, with an ellipsis where words are left out."""
-        room = self.width - indent
-        shown = text if len(text) <= room else cut(text, room - 1)
-        self.row(f"{' ' * indent}{shown}", style=style)
+        self.row(text if len(text) <= self.width else cut(text, self.width - 1), style=style)
 
     def row(self, text: str, *, style: str = "") -> None:
         """Write one line, however long: a row of a table."""

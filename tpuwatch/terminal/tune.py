@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 import time
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import format_seconds, format_size, format_time, listed, printable
 from tpuwatch.model import DEFAULT_WORKLOAD, Cause, Outcome, SizeStep
-from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.plot import FINE, MAX_COLUMNS, PLAIN, Graph, Point, draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-    from typing import TextIO
 
     from tpuwatch.logs import PruneResult
     from tpuwatch.model import Bounds, Fit, Launch, SizeDecision, TuneHost
+    from tpuwatch.terminal.console import Console
     from tpuwatch.tune import FileChange, Outlook
 
-MIN_WIDTH: Final = 32
 TABLE_WIDTH: Final = 64  # where a terminal is narrower, launches are sentences
 SHOWN: Final = 15  # launches
 _INDENT: Final = 3
@@ -29,14 +26,6 @@ _MIN_CELL: Final = 12  # columns of the last cell
 _UNKNOWN: Final = "-"
 _MAX_FILES: Final = 20  # of each kind, that --prune-logs lists
 _NAMED: Final = 3  # causes of one launch
-
-
-def console_for(stream: TextIO) -> Console:
-    """A console as wide as the terminal; in a pipe or a file each line is whole."""
-    if not stream.isatty():
-        return Console(stream)
-    columns = shutil.get_terminal_size().columns
-    return Console(stream, width=max(MIN_WIDTH, columns))
 
 
 def headline(decision: SizeDecision, host: TuneHost) -> str:

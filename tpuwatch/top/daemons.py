@@ -43,13 +43,14 @@ class Reading:
 def read_daemon(daemon: DaemonAddress, clock: Clock) -> Reading:
     """One answer. Raises TpuwatchError where there is none, or none of this version."""
     documents = DaemonDocument(
+        address=str(daemon),
         status=ask_daemon(daemon, "status", StatusDocument),
         findings=ask_daemon(daemon, "findings", FindingsDocument).findings,
         launches=ask_daemon(daemon, "launches", LaunchesDocument, f"?limit={_LAUNCHES}").launches,
         nodes=ask_daemon(daemon, "nodes", NodesDocument, f"?limit={MAX_NODES}"),
         restarts=ask_daemon(daemon, "restarts", RestartsDocument, f"?limit={_RESTARTS}"),
     )
-    return Reading(str(daemon), documents, rows_of(str(daemon), documents), clock.monotonic())
+    return Reading(str(daemon), documents, rows_of(documents), clock.monotonic())
 
 
 class WatchedDaemon:

@@ -47,10 +47,10 @@ ORDERS: Final[Mapping[str, _Order]] = {
 }
 
 
-def rows_of(address: str, documents: DaemonDocument) -> Sequence[Row]:
+def rows_of(documents: DaemonDocument) -> Sequence[Row]:
     """The rows of one daemon: its own machine, and the nodes that it watches from there."""
     others = [_watched(node, documents.nodes.now) for node in documents.nodes.nodes if not node.own]
-    return (_own(address, documents), *others)
+    return (_own(documents), *others)
 
 
 def silent(address: str, reason: str) -> Row:
@@ -83,7 +83,8 @@ def _searched(row: Row) -> str:
     return f"{row.zone}/{row.name} {row.verdict} {row.summary}".casefold()
 
 
-def _own(address: str, documents: DaemonDocument) -> Row:
+def _own(documents: DaemonDocument) -> Row:
+    address = documents.address
     status = documents.status
     node, identity = status.node, status.identity
     worker = identity.worker.value if identity else ""

@@ -66,7 +66,7 @@ def test_the_stock_tensorflow_is_a_wrong_build_and_no_fault_of_the_tpu(tmp_path:
 @pytest.mark.parametrize(("framework", "step"), [("jax", "loss"), ("tensorflow", "tensors")])
 def test_a_step_runs_after_the_known_value_and_its_numbers_are_reported(framework: str, step: str) -> None:
     done = on_cpu(framework, step)
-    assert (done.kind, [name for name, _ in done.stages]) == ("", [*STAGES, "step"]), done
+    assert (done.kind, [one.name for one in done.stages]) == ("", [*STAGES, "step"]), done
     found = {one["place"]: one["values"] for one in done.facts["results"]}
     assert found["result['loss']"] == [28.0]
     assert found["result['logits'][0]"] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

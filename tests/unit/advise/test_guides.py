@@ -13,7 +13,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
-from tpuwatch.advise import advice_on_code, advise
+from tpuwatch.advise import advise, code_advice
 from tpuwatch.advise.measured import PASSAGES as MEASURED
 from tpuwatch.model.causes import Cause
 
@@ -145,7 +145,7 @@ CODE: dict[str, tuple[str, str]] = {
 def found_in(text: str, directory: Path, *, batch: int = 16) -> set[str]:
     path = directory / "train.py"
     path.write_text(text + "\n", encoding="utf-8")
-    return {one.id for one in advice_on_code([path], batch=batch, devices=8)}
+    return {one.id for one in code_advice([path], batch=batch, devices=8).found}
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.advise.make import graph, placed, reads, row, subject, trial
 from tpuwatch.advise import Advised, advise, code_advice
 from tpuwatch.advise.measured import PASSAGES
-from tpuwatch.program import ProfiledOperation, ProfileFigures, profile_findings
+from tpuwatch.model import ProfiledOperation, ProfileFigures
+from tpuwatch.program import profile_findings
 
 # Moves 3 times what it computes: at least 1.1 s a step.
 BOUND = trial(2, counts=graph(reads("bf16[4096,4096]", row(8, 4096, 4096, count=20_000))))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tpuwatch.advise import advice_on_code
+from tpuwatch.advise import code_advice
 from tpuwatch.advise.source import read_all
 
 HEAD = "import tensorflow as tf\nimport jax\nimport jax.numpy as jnp\nfrom functools import partial\nimport keras\n"
@@ -82,13 +82,13 @@ def test_a_step_reaches_into_the_files_that_it_imports(tmp_path: Path) -> None:
 def test_lines_that_look_alike_have_no_finding(tmp_path: Path, line: str) -> None:
     path = tmp_path / "input.py"
     path.write_text(f"{HEAD}ds = tf.data.Dataset.range(9)\n{line}\n")
-    assert list(advice_on_code([path])) == []
+    assert code_advice([path]).found == ()
 
 
 def test_a_rule_is_one_finding_with_all_places(tmp_path: Path) -> None:
     path = tmp_path / "input.py"
     path.write_text(HEAD + "tf.data.Dataset.from_generator(f, s)\n" * 6)
-    (one,) = advice_on_code([path])
+    (one,) = code_advice([path]).found
     assert one.number.endswith("input.py:6, input.py:7, input.py:8, input.py:9 and 2 more")
     assert [place["line"] for place in one.figures["places"]] == [6, 7, 8, 9, 10, 11]
 
@@ -105,7 +105,7 @@ def test_a_rule_is_one_finding_with_all_places(tmp_path: Path) -> None:
 def test_a_pipeline_is_known_by_what_it_is_assigned_from(tmp_path: Path, text: str) -> None:
     path = tmp_path / "input.py"
     path.write_text(HEAD + text)
-    assert {"prefetch", "drop_remainder"} <= {one.id for one in advice_on_code([path])}
+    assert {"prefetch", "drop_remainder"} <= {one.id for one in code_advice([path]).found}
 
 
 def test_a_variable_of_another_function_is_no_pipeline(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_a_variable_of_another_function_is_no_pipeline(tmp_path: Path) -> None:
     path.write_text(
         HEAD + "def f():\n    x = tf.data.Dataset.range(9)\n    return x\ndef g(x):\n    return x.batch(64)\n"
     )
-    assert not {"prefetch", "drop_remainder"} & {one.id for one in advice_on_code([path])}
+    assert not {"prefetch", "drop_remainder"} & {one.id for one in code_advice([path]).found}

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.unit.advise.make import graph, row, subject, trial
 from tests.unit.advise.test_advise import REPORT
-from tpuwatch.advise import Advised, advice_document
 from tpuwatch.cli.main import main
-from tpuwatch.terminal import Console, print_advice
 
 
 def test_shapes_as_text_json_and_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,13 +101,3 @@ def test_a_log_without_a_report_says_what_else_reads_it(tmp_path: Path, capsys: 
     log.write_text("all is well\n", encoding="utf-8")
     assert main(["advise", str(log)]) == 2
     assert "tpuwatch diagnose" in capsys.readouterr().err
-
-
-def test_what_does_not_fit_and_what_a_profile_corrected_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    words = subject(trial=trial(20, counts=graph(row(8192, 4096, 4096))))
-    advice = Advised([], ["larger_batch is left out: the step takes less."])
-    result = {"tpu": "v5e-8", "problem": None, "code_made": None, "fits": False, **advice_document(words, advice)}
-    print_advice(Console(sys.stdout), {"subject": "train:step", "results": [result]})
-    shown = capsys.readouterr().out
-    assert "It does not fit in the HBM." in shown
-    assert "larger_batch is left out: the step takes less." in shown

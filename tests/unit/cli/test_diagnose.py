@@ -7,7 +7,6 @@ import io
 import json
 import lzma
 import os
-import pathlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -36,33 +35,6 @@ def found(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert isinstance(findings, list)
     return findings
-
-
-def test_findings_are_printed_with_what_to_do(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "a.log").write_text(OOM)
-    assert main(["diagnose", "a.log"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith(
-        "1. hbm_oom_compile\n   A compiled program does not fit in HBM: it needs 28 GiB and 15.75 GiB"
-    )
-    assert "Seen in a.log, line 1:" in text
-    assert "What to do:\n   1. " in text
-    assert "\x1b" not in text
-
-
-HELD = "I1120 00:00:01.000001 1234 tpu.cc:1] The TPU is already in use by process with pid 77.\n"
-
-
-@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
-def test_a_command_is_on_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool
-) -> None:
-    (here / "a.log").write_text(HELD)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert main(["diagnose", "a.log"]) == 0
-    golden = pathlib.Path(__file__).with_name("golden") / f"diagnose-{'80' if terminal else 'pipe'}.txt"
-    assert capsys.readouterr().out == golden.read_text()
 
 
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["--exit-code"], 1)])

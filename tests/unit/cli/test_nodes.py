@@ -37,15 +37,6 @@ def view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SampleView
 
 
 @pytest.mark.usefixtures("view")
-def test_a_table_with_the_bad_ones_first(capsys: Capture) -> None:
-    assert main(["nodes"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:5]] == ["NODE", "train-4", "train-3", "train-2", "train-1"]
-    summary = "4 nodes, 2 bad: 1 node_stuck, 1 preempted, 1 unknown, 1 healthy. This machine is train-1."
-    assert [lines[5], " ".join(lines[6:])] == ["", summary]
-
-
-@pytest.mark.usefixtures("view")
 def test_each_cell_is_one_token_with_the_word_of_the_json(capsys: Capture) -> None:
     assert main(["nodes", "-o", "wide"]) == 1
     header, *rows = capsys.readouterr().out.partition("\n\n")[0].splitlines()

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests import golden
 from tests.unit.cli.restarting import Site, site
+from tests.unit.cli.test_sessions import SESSIONS
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.terminal.restart import RestartDisplay
 
@@ -69,23 +71,7 @@ def test_a_start_without_capacity_on_a_terminal(terminal: Site) -> None:
     after(terminal, 2000, interrupt)
     code, shown = run(terminal)
     assert (code, len(terminal.calls())) == (130, 10)
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  stopping        The stop was accepted.
-   1:02  stopped         It is stopped, and is started now.
-train-1 IS STOPPED: its start fails. tpuwatch goes on trying by itself, without
-end. By hand:
-  gcloud compute tpus tpu-vm start train-1 --zone=us-east5-a --project=lab
-   1:02  stopped         The start was refused (RESOURCE_EXHAUSTED). The
-                         message: "There is no more capacity in the zone
-                         us-east5-a; you can try another zone, or later."
-train-1 IS STOPPED, and no process drives its restart now. To start it:
-  tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1
-   Interrupted; its record is in the ledger, in
-   /state."""
-    )
+    golden.holds(SESSIONS / "restart-a-start-without-capacity.80.txt", f"{shown}\n")
 
 
 def test_a_start_without_capacity_in_a_pipe(site: Site) -> None:
@@ -94,19 +80,7 @@ def test_a_start_without_capacity_in_a_pipe(site: Site) -> None:
     fails(site, "StartNode", "RESOURCE_EXHAUSTED", message=STOCKOUT, times=5)
     code, shown = run(site)
     assert (code, len(site.calls())) == (0, 7)
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  stopping        The stop was accepted.
-   1:02  stopped         It is stopped, and is started now.
-train-1 IS STOPPED: its start fails. tpuwatch goes on trying by itself, without end. By hand:
-  gcloud compute tpus tpu-vm start train-1 --zone=us-east5-a --project=lab
-   1:02  stopped         The start was refused (RESOURCE_EXHAUSTED). The message: "There is no more \
-capacity in the zone us-east5-a; you can try another zone, or later."
-   9:13  verifying       Node train-1 runs again. It must stay well for 30 s, within 15 min.
-   9:48  done            Node train-1 was restarted in 9 min 48 s, and has been well for 30 s: its own tpuwatch answers."""  # noqa: E501 (a pipe is not wrapped)
-    )
+    golden.holds(SESSIONS / "restart-a-start-without-capacity.pipe.txt", f"{shown}\n")
 
 
 def test_starts_that_fail_go_to_and_fro_in_one_line(terminal: Site) -> None:
@@ -114,22 +88,7 @@ def test_starts_that_fail_go_to_and_fro_in_one_line(terminal: Site) -> None:
     fails(terminal, "StartNodeOperation", "RESOURCE_EXHAUSTED", message=STOCKOUT, times=3)
     code, shown = run(terminal)
     assert code == 0
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  stopping        The stop was accepted.
-   1:02  stopped         It is stopped, and is started now.
-   1:02  starting        The start was accepted.
-train-1 IS STOPPED: its start fails. tpuwatch goes on trying by itself, without
-end. By hand:
-  gcloud compute tpus tpu-vm start train-1 --zone=us-east5-a --project=lab
-   4:03  stopped         The start has failed: There is no more capacity in the
-                         zone us-east5-a; you can try another zone, or later.
-  14:16  verifying       Node train-1 runs again.
-  14:51  done            Node train-1 was restarted in 14 min 51 s, and has been
-                         well for 30 s: its own tpuwatch answers."""
-    )
+    golden.holds(SESSIONS / "restart-starts-that-fail-go-to-and-fro-in-one-line.80.txt", f"{shown}\n")
 
 
 def test_a_stop_that_is_refused(terminal: Site) -> None:
@@ -137,21 +96,7 @@ def test_a_stop_that_is_refused(terminal: Site) -> None:
     fails(terminal, "StopNode", "FAILED_PRECONDITION", message="The node is busy.")
     code, shown = run(terminal)
     assert code == 1
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-train-1 is as it was: its stop failed. tpuwatch tries it again by itself until
-12:34:56 UTC.
-   0:00  requested       The stop was refused (FAILED_PRECONDITION). The
-                         message: "The node is busy."
-  10:30  failed          Node train-1 was not restarted within 10 min: The stop
-                         of node train-1 was refused (FAILED_PRECONDITION). The
-                         message: "The node is busy." Nothing was done, as far
-                         as is known. Look at it:
-                           gcloud compute tpus tpu-vm describe train-1 --zone=us-east5-a --project=lab
-                         then ask for the restart again."""
-    )
+    golden.holds(SESSIONS / "restart-a-stop-that-is-refused.80.txt", f"{shown}\n")
 
 
 def test_a_stop_that_may_not_be_called_has_a_failed_line(terminal: Site) -> None:
@@ -159,21 +104,7 @@ def test_a_stop_that_may_not_be_called_has_a_failed_line(terminal: Site) -> None
     fails(terminal, "StopNode", "PERMISSION_DENIED")
     code, shown = run(terminal)
     assert code == 1
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  failed          The Cloud TPU API refused the stop of node train-1 in
-                         zone us-east5-a in project lab: the caller needs the
-                         permission tpu.nodes.stop. Grant it a role that has it,
-                         such as roles/tpu.admin:
-                           gcloud projects add-iam-policy-binding lab --member=serviceAccount:ACCOUNT \
---role=roles/tpu.admin
-                         ACCOUNT is the account whose credentials tpuwatch has:
-                           tpuwatch doctor
-                         The reply was: "A fault is set: PERMISSION_DENIED.".
-                         Nothing was done: node train-1 is as it was."""
-    )
+    golden.holds(SESSIONS / "restart-a-stop-that-may-not-be-called-has-a-failed-line.80.txt", f"{shown}\n")
 
 
 def test_a_lost_answer(terminal: Site) -> None:
@@ -181,21 +112,7 @@ def test_a_lost_answer(terminal: Site) -> None:
     fails(terminal, "StopNode", "UNAVAILABLE", message="The connection was reset.", times=1)
     code, shown = run(terminal)
     assert code == 0
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-                         The stop was not answered, and may have been carried
-                         out or not (UNAVAILABLE). The message: "The connection
-                         was reset."
-   1:00  stopping        The stop was not carried out.
-   1:00  stopping        The stop was accepted.
-   2:02  stopped         It is stopped, and is started now.
-   2:02  starting        The start was accepted.
-   5:03  verifying       Node train-1 runs again.
-   5:38  done            Node train-1 was restarted in 5 min 38 s, and has been
-                         well for 30 s: its own tpuwatch answers."""
-    )
+    golden.holds(SESSIONS / "restart-a-lost-answer.80.txt", f"{shown}\n")
 
 
 def test_control_c_while_the_node_stops(terminal: Site) -> None:
@@ -203,15 +120,9 @@ def test_control_c_while_the_node_stops(terminal: Site) -> None:
     after(terminal, 30, interrupt)
     code, shown = run(terminal, "--config", str(terminal.config))
     assert code == 130
-    assert (
-        re.sub(r"--config \S+", "--config c.toml", shown)
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  stopping        The stop was accepted.
-train-1 IS BEING STOPPED, and no process drives its restart now. To continue it:
-  tpuwatch restart --config c.toml projects/lab/locations/us-east5-a/nodes/train-1
-   Interrupted; its record is in the ledger, in
-   /state."""
+    golden.holds(
+        SESSIONS / "restart-control-c-while-the-node-stops.80.txt",
+        re.sub(r"--config \S+", "--config c.toml", f"{shown}\n"),
     )
 
 
@@ -221,19 +132,7 @@ def test_a_stop_that_hangs(terminal: Site) -> None:
     after(terminal, 2000, interrupt)
     code, shown = run(terminal)
     assert code == 130
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  stopping        The stop was accepted.
-train-1 IS BEING STOPPED since 12:34:56 UTC, which is too long. tpuwatch goes on
-waiting, and starts it by itself. Look:
-  gcloud compute tpus tpu-vm describe train-1 --zone=us-east5-a --project=lab
-train-1 IS BEING STOPPED, and no process drives its restart now. To continue it:
-  tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1
-   Interrupted; its record is in the ledger, in
-   /state."""
-    )
+    golden.holds(SESSIONS / "restart-a-stop-that-hangs.80.txt", f"{shown}\n")
 
 
 def test_an_api_that_falls_silent_while_the_node_is_down(terminal: Site) -> None:
@@ -249,26 +148,7 @@ def test_an_api_that_falls_silent_while_the_node_is_down(terminal: Site) -> None
     terminal.on_wait = wait
     code, shown = run(terminal)
     assert code == 130
-    assert (
-        shown
-        == """\
-   0:00  intent          Node train-1 is stopped now, to be started again.
-   0:00  stopping        The stop was accepted.
-   1:02  stopped         It is stopped, and is started now.
-train-1 IS STOPPED: its start fails. tpuwatch goes on trying by itself, without
-end. By hand:
-  gcloud compute tpus tpu-vm start train-1 --zone=us-east5-a --project=lab
-   1:02  stopped         The start was refused (RESOURCE_EXHAUSTED). The
-                         message: "There is no more capacity in the zone
-                         us-east5-a; you can try another zone, or later."
-train-1 IS STOPPED, as far as is known. The Cloud TPU API has not said how
-train-1 is since 12:34:56 UTC. tpuwatch goes on asking by itself. By hand:
-  gcloud compute tpus tpu-vm start train-1 --zone=us-east5-a --project=lab
-train-1 IS STOPPED, and no process drives its restart now. To start it:
-  tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1
-   Interrupted; its record is in the ledger, in
-   /state."""
-    )
+    golden.holds(SESSIONS / "restart-an-api-that-falls-silent-while-the-node-is-down.80.txt", f"{shown}\n")
 
 
 def test_verbose_shows_each_try_whole_messages_and_operations(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""What each command prints, on a terminal of 80 and of 120 columns and in a pipe, as it stands in sessions/.
+"""What each command prints, on a terminal of 80 columns and in a pipe, as it stands in sessions/.
 
 `make sessions` writes the files again; read what has changed before it is committed.
 """
@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import golden
 from tests.standins.http_daemon import answering
+from tests.unit.cli.programs import ADVISE, LARGEST, PREFLIGHT, PROBE, PROFILE, programs
 from tests.unit.cli.restarting import Site, site
 from tests.unit.cli.tuning import GROWS, SETTLED, Machine, machine
 from tests.unit.store.make import event
@@ -28,10 +30,10 @@ from tpuwatch.model.restart import Attempt, Phase
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.store import EventStore
 
-__all__ = ["machine", "site"]  # fixtures
+__all__ = ["machine", "programs", "site"]  # fixtures
 
 SESSIONS = Path(__file__).with_name("sessions")
-WIDTHS = ("80", "120", "pipe")
+WIDTHS = ("80", "pipe")
 # Longer than a terminal is wide may be what is to be copied or cut by a program: commands, addresses, tables, files.
 WHOLE = re.compile(
     r" *(\d\. |Do: )?(sudo|gcloud|tpuwatch|kill|export|https?://|/|[A-Z_]+=)|.*(https?://|/)\S+$|(NODE|train-|#)"
@@ -39,7 +41,7 @@ WHOLE = re.compile(
 
 
 class Screen:
-    """A terminal of so many columns, or a pipe."""
+    """A terminal of 80 columns, or a pipe."""
 
     def __init__(self, width: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.width = width
@@ -63,12 +65,9 @@ class Screen:
         text = re.sub(r"SUMS=[^;\s]+", "SUMS=…", re.sub(r"decided it at \S+ \S+ UTC", "decided it at … UTC", text))
         text = re.sub(r"\d+ rules loaded", "150 rules loaded", text)
         text = re.sub(r"\d+ MiB are free", "77865 MiB are free", text)
+        text = text.replace(sys.executable, "python3")
         text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9478", text.replace(str(self._root), "/home/alice"))
-        file = SESSIONS / f"{name}.{self.width}.txt"
-        if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
-        assert text == file.read_text(), "if this change is meant: make sessions"
+        golden.holds(SESSIONS / f"{name}.{self.width}.txt", text)
         if self.width != "pipe":
             wide = [line for line in text.splitlines()[1:] if len(line) > int(self.width) and not WHOLE.match(line)]
             assert wide == []
@@ -95,8 +94,7 @@ def screen(
             patched.delenv("COLUMNS", raising=False)
         else:
             patched.setattr(type(sys.stdout), "isatty", lambda _: True)
-        columns = "80" if width == "pipe" else width
-        patched.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((int(columns), 24)))
+        patched.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
         yield Screen(width, tmp_path, capsys)
     time.tzset()
 
@@ -128,6 +126,14 @@ def test_status(screen: Screen) -> None:
     screen.shows("status-verbose", "status", "--verbose", code=1)
 
 
+@pytest.mark.parametrize(("name", "verdict"), [("well", Verdict.HEALTHY), ("stuck", Verdict.RUNTIME_STUCK)])
+def test_status_in_ten_lines(
+    screen: Screen, name: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(SampleView(samples.watching(verdict), started=[samples.launch()]), tmp_path, monkeypatch):
+        screen.shows(f"status-{name}", "status", code=int(name == "stuck"))
+
+
 @pytest.mark.usefixtures("view")
 def test_nodes(screen: Screen) -> None:
     screen.shows("nodes", "nodes", code=1)
@@ -156,6 +162,9 @@ def test_diagnose(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "free.\n"
     )
     screen.shows("diagnose", "diagnose", "job.log")
+    held = "I1120 00:00:01.000001 1234 tpu.cc:1] The TPU is already in use by process with pid 77.\n"
+    (tmp_path / "held.log").write_text(held)
+    screen.shows("diagnose-held", "diagnose", "held.log")
 
 
 def test_tune(screen: Screen, machine: Machine) -> None:
@@ -191,6 +200,18 @@ def test_restart(screen: Screen, site: Site, monkeypatch: pytest.MonkeyPatch) ->
         screen.holds(name, f"$ tpuwatch {' '.join(('restarts', *words))}\n{plain(out + err)}")
 
 
+@pytest.mark.usefixtures("programs")
+def test_programs(screen: Screen) -> None:
+    screen.shows("doctor", "doctor", code=1)
+    screen.shows("preflight", *PREFLIGHT, code=1)
+    screen.shows("preflight-largest", *LARGEST, "--max-batch", "32", code=0)
+    screen.shows("preflight-limit", *LARGEST, "--max-batch", "8", code=0)
+    screen.shows("advise", *ADVISE, code=1)
+    screen.shows("profile", *PROFILE, code=1)
+    screen.shows("probe", *PROBE, code=3)
+    screen.shows("probe-step", *PROBE, "--step", "model:step", code=1)
+
+
 def plain(text: str) -> str:
     """The text without what differs from one run to the next."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-20 13:44:14", text)
@@ -201,7 +222,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help(screen: Screen, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80" if screen.width == "pipe" else screen.width)
+    monkeypatch.setenv("COLUMNS", "80")
     if sys.version_info[:2] != (3, 11):
         pytest.skip("argparse of another version of Python lays it out in its own way")
     screen.shows(f"help-{command or 'tpuwatch'}", *filter(None, [command, "--help"]))

@@ -169,32 +169,6 @@ def lines_of(printed: str) -> list[str]:
     return lines
 
 
-def test_all_is_well_in_ten_lines(show: Show) -> None:
-    code, printed = show(SampleView(samples.watching(), started=[samples.launch(pid=pid) for pid in range(1, 9)]))
-    assert code == 0
-    assert lines_of(printed) == [
-        "Nothing is wrong",
-        "train-1: healthy since 2026-11-20 11:44:14 UTC, 2 h ago (high)",
-        "   The cloud, the runtime and the logs say that the node works.",
-        "--verbose: all reasons, machine, signals, launches",
-    ]
-
-
-def test_a_bad_node_in_ten_lines(show: Show) -> None:
-    code, printed = show(SampleView(samples.watching(Verdict.RUNTIME_STUCK), started=[samples.launch()]))
-    assert code == 1
-    assert lines_of(printed) == [
-        "1 problem: train-1 is runtime_stuck",
-        "train-1: runtime_stuck since 2026-11-20 13:32:14 UTC, 12 min ago (medium)",
-        "   libtpu's runtime has not answered for 12 min while process 4242 holds the",
-        "   TPU.",
-        "   Why: Port 8431 takes connections and answers nothing.",
-        "   Do: End process 4242:",
-        "         kill 4242",
-        "--verbose: all reasons, machine, signals, launches",
-    ]
-
-
 def test_of_a_finding_no_word_is_left_out(show: Show) -> None:
     summary = "The program needs 28 GiB of HBM and 15.75 GiB is there, by the report of the compiler."
     finding = samples.finding(count=12, summary=summary)

@@ -35,21 +35,6 @@ def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-def test_in_short_the_decision_its_first_reason_and_the_settings(machine: Machine) -> None:
-    machine.store(*GROWS)
-    code, out, err = machine.run()
-    assert (code, err) == (0, "")
-    head, *lines = out.splitlines()
-    assert head == "train: grow from 4 GiB to 5.75 GiB, on trial"
-    assert "4.5 GiB are needed" in flat(out)
-    assert f"   {SIZE}={23 * GIB // 4}" in lines
-    assert f"   TPU_LOG_DIR={machine.root}/logs" in lines
-    assert "   LIBTPU_INIT_ARGS=--logbuflevel=-1" in lines
-    assert f"No plan of train is in {machine.own} yet: --apply writes it." in flat(out)
-    assert out.endswith("The next launch gets it with `tpuwatch exec --workload train -- COMMAND`.\n")
-    assert not machine.own.exists()  # it only looks
-
-
 def test_a_machine_without_launches_starts_from_its_default(machine: Machine) -> None:
     code, out, _ = machine.run("--explain")
     assert code == 0
@@ -58,26 +43,6 @@ def test_a_machine_without_launches_starts_from_its_default(machine: Machine) ->
     assert "seconds" not in out.splitlines()  # nothing to draw
     assert f"Launches are from the records of `tpuwatch exec` in {machine.own}." in flat(out)
     assert f"{SIZE}=" not in out
-
-
-@pytest.mark.usefixtures("terminal")
-def test_explained_in_full(machine: Machine) -> None:
-    machine.store(*SETTLED)
-    code, out, err = machine.run("--explain")
-    assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "train: keep 6 GiB"
-    table = [line for line in out.splitlines() if "GiB  " in line and " s " in line]
-    assert [" ".join(row.split()) for row in table] == [
-        "09-21 14:13:20 4 GiB 11.8 s 4.5 GiB came up, no room in the buffer 2",
-        "09-21 15:13:20 6 GiB 13.1 s came up",
-        "09-21 16:13:20 6 GiB 12.9 s came up",
-    ]
-    assert "● launch   ✕ no room in the buffer" in out
-    assert "next: 6 GiB ▲" in out
-    assert "   Configured: 256 MiB to 8 GiB.\n" in out
-    assert "Needed, as failures showed: 4.5 GiB." in out
-    assert "TPU_MIN_LOG_LEVEL=0\n      libtpu logs launches and the premapped buffer at level 0 only." in out
-    assert max(map(len, out.splitlines())) <= 80 or str(machine.root) in max(out.splitlines(), key=len)
 
 
 def test_workloads_are_shown_apart_and_one_can_be_named(machine: Machine) -> None:
@@ -120,12 +85,12 @@ def test_what_is_set_here_stays_and_is_reported(machine: Machine, monkeypatch: p
 
 
 @pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("columns", [20, 40, 63, 64, 200])
+@pytest.mark.parametrize("columns", [40, 63, 64, 200])
 def test_narrow_and_wide_terminals(machine: Machine, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     machine.store(*SETTLED)
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("tpuwatch.terminal.console._width_of", lambda _: columns)
     _, out, _ = machine.run("--explain")
-    long = [line for line in out.splitlines() if len(line) > max(32, min(columns, 100))]
+    long = [line for line in out.splitlines() if len(line) > min(columns, 100)]
     assert [line for line in long if not ("=" in line or "/" in line)] == []  # what is to be copied is not broken
     assert ("started (UTC)" in out) == (columns >= 64)
     assert "came up" in out

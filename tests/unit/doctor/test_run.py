@@ -32,11 +32,11 @@ def test_one_that_hangs_is_unknown_and_the_others_go_on(place: Place) -> None:
         )
     finally:
         release.set()
-    assert [(finding.check.id, finding.result.status) for finding in findings] == [
+    assert [(finding.id, finding.status) for finding in findings] == [
         ("a", CheckStatus.UNKNOWN),
         ("b", CheckStatus.OK),
     ]
-    assert findings[0].result.text == "the a: no answer within 0.05 s."
+    assert findings[0].text == "the a: no answer within 0.05 s."
 
 
 def test_those_that_wait_for_each_other_all_come_through(place: Place) -> None:
@@ -47,7 +47,7 @@ def test_those_that_wait_for_each_other_all_come_through(place: Place) -> None:
         yield ok("together")
 
     findings = run_checks([check(wait, name=name) for name in "abc"], place.environment())
-    assert [finding.result.text for finding in findings] == ["together"] * 3
+    assert [finding.text for finding in findings] == ["together"] * 3
 
 
 def test_one_that_raises_is_unknown(place: Place) -> None:
@@ -62,7 +62,7 @@ def test_one_that_raises_is_unknown(place: Place) -> None:
         environment.text("/nowhere")
 
     environment = place.environment(me=STRANGER)
-    results = [finding.result for finding in run_checks([check(breaks), check(denied), check(absent)], environment)]
+    results = run_checks([check(breaks), check(denied), check(absent)], environment)
     assert [result.status for result in results] == [CheckStatus.UNKNOWN] * 3
     assert "the check itself failed: ZeroDivisionError: by zero" in results[0].text
     assert "no permission to read /secret" in results[1].text
@@ -87,16 +87,19 @@ def test_what_is_asked_once_is_asked_once_and_fails_for_all(place: Place) -> Non
 
     findings = run_checks([check(both, name=name) for name in "abcd"], environment)
     assert len(asked) == 2
-    assert {finding.result.text for finding in findings} == {
-        f"the {name}: disk cannot be read: broken." for name in "abcd"
-    }
+    assert {finding.text for finding in findings} == {f"the {name}: disk cannot be read: broken." for name in "abcd"}
 
 
 def test_nothing_essential_found_out() -> None:
-    essential, other = check(None, essential=True), check(None)
-    assert not is_conclusive([CheckResult(essential, unknown("?")), CheckResult(other, ok("."))])
-    assert is_conclusive([CheckResult(essential, unknown("?")), CheckResult(essential, wrong(".", "", ""))])
-    assert not is_conclusive([CheckResult(other, unknown("?"))])
-    assert is_conclusive([CheckResult(other, unknown("?")), CheckResult(other, ok("."))])
-    assert is_conclusive([CheckResult(other, skipped("."))])
-    assert not is_conclusive([CheckResult(essential, skipped(".")), CheckResult(essential, unknown("?"))])
+    checks = (check(None, name="essential", essential=True), check(None, name="other"))
+    essential, other = checks
+
+    def conclusive(*results: tuple[Check, Result]) -> bool:
+        return is_conclusive(checks, [CheckResult.of(*one) for one in results])
+
+    assert not conclusive((essential, unknown("?")), (other, ok(".")))
+    assert conclusive((essential, unknown("?")), (essential, wrong(".", "", "")))
+    assert not conclusive((other, unknown("?")))
+    assert conclusive((other, unknown("?")), (other, ok(".")))
+    assert conclusive((other, skipped(".")))
+    assert not conclusive((essential, skipped(".")), (essential, unknown("?")))

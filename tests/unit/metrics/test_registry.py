@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import platform
 import re
 import shutil
@@ -14,6 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests import golden
 from tests.unit.restart import records
 from tests.unit.web import samples as given
 from tpuwatch.logs.tail.files import Refusal
@@ -113,9 +113,7 @@ def test_a_fresh_scrape_is_the_golden_one() -> None:
     text = re.sub(r" [0-9.e+-]+$", " V", scrape(new()), flags=re.MULTILINE)
     text = text.replace(f'python="{platform.python_version()}"', 'python="P"')
     text = re.sub(r'version="[^"]+"', 'version="T"', text)
-    if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text(), "if this change is meant, run this test with TPUWATCH_UPDATE_GOLDEN=1"
+    golden.holds(GOLDEN, text)
 
 
 def test_every_family_is_named_and_explained_for_an_operator() -> None:

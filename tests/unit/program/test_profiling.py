@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tpuwatch.core import ConfigError
-from tpuwatch.program import ChildLimits, find_profile, profile_command, profile_document, read_profile
-from tpuwatch.program.profiling import Profile, ProfileError, ProfileFigures, figures_of, profile_findings
+from tpuwatch.model import ProfileFigures
+from tpuwatch.program import ChildLimits, find_profile, profile_command, read_profile
+from tpuwatch.program.profiling import ProfileError, figures_of, profile_findings
 
 TRACE = b"\x0a\x07\x12\x01p\x1a\x02\x22\x00"  # a plane named p, with a line that has an event
 LIMITS = ChildLimits(60.0, 1 << 34)
@@ -112,8 +113,8 @@ def test_a_program_that_does_well_has_no_findings() -> None:
 def test_each_number_beyond_its_bound_is_a_finding(change: dict[str, Any], name: str, words: str) -> None:
     (finding,) = profile_findings(replace(WELL, **change))
     assert finding.name == name
-    assert words in finding.reason
-    assert finding.source.startswith("https://")
+    assert words in finding.summary
+    assert finding.remedy[0].source.startswith("https://")
 
 
 def test_the_largest_comes_first() -> None:
@@ -195,11 +196,3 @@ def test_an_interpreter_without_xprof_is_named(tmp_path: Path) -> None:
         read_profile(
             [trace], command=profile_command(sys.executable), limits=LIMITS, environ={}, on_stage=lambda _: None
         )
-
-
-def test_the_document_has_findings_as_preflights_have_them() -> None:
-    figures = replace(WELL, input_share=0.3)
-    document = profile_document(Profile(("a",), figures, tuple(profile_findings(figures))), sys.executable)
-    (finding,) = document["findings"]
-    assert set(finding) == {"name", "number", "summary", "remedy"}
-    assert set(finding["remedy"][0]) == {"do", "source"}

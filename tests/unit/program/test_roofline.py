@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tpuwatch.program import Roofline, mxu_bound, roofline_of
+from tpuwatch.model import Flops, Roofline
+from tpuwatch.program import flops_of, mxu_bound, roofline_of
 
 NOTHING = SimpleNamespace(arguments_bytes=0, outputs_bytes=0)
 
@@ -87,3 +88,15 @@ def test_operations_that_a_long_list_leaves_out_are_in_the_estimate() -> None:
     whole = graph(row(8192, 8192, 8192), row(4096, 8192, 8192))
     cut = {**whole, "operations": whole["operations"][:1]}
     assert roofline(cut, "v5e", 1, NOTHING).flops == roofline(whole, "v5e", 1, NOTHING).flops
+
+
+@pytest.mark.parametrize(
+    ("graph", "flops"),
+    [
+        ({"matrix_flops": 8, "vector_flops": 7, "not_counted": {}}, Flops(8, 7, 8, {})),
+        ({"matrix_flops": 8, "vector_flops": 7, "not_counted": {"fft": 3}}, Flops(None, None, 8, {"fft": 3})),
+        ({"problem": "KeyError: 'b'"}, Flops(None, None, None, {"the whole program: KeyError: 'b'": 1})),
+    ],
+)
+def test_flops_that_are_not_counted_are_no_number(graph: dict[str, Any], flops: Flops) -> None:
+    assert flops_of(graph) == flops

@@ -84,7 +84,7 @@ def test_in_a_pipe_each_line_is_whole() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
 def test_a_line_that_is_cut_ends_within_the_width_with_a_word(width: int) -> None:
     stream = io.StringIO()
-    Console(stream, width=width).cut("It needs 20.5 GiB, see /var/log/jobs/train.log; `kill -9 4711`. " * 4, indent=2)
+    Console(stream, width=width).cut("It needs 20.5 GiB, see /var/log/jobs/train.log; `kill -9 4711`. " * 4)
     (line,) = stream.getvalue().splitlines()
     assert len(line) <= width
     assert re.search(r"(It|needs|see|train\.log|4711`\.?|GiB)…$", line)

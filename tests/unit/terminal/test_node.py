@@ -54,26 +54,6 @@ def test_a_last_known_verdict_is_marked_wherever_it_is_printed() -> None:
     assert "us-central2-b/train-2: node_stuck (last known)." in stream.getvalue()
 
 
-def test_a_bad_node_is_printed_with_reasons_then_remedy() -> None:
-    assert node_text(samples.node(verdict=Verdict.RUNTIME_STUCK)) == (
-        "train-1: runtime_stuck since 2026-11-20 13:32:14 UTC, 12 min ago (medium)\n"
-        "   libtpu's runtime has not answered for 12 min while process 4242 holds the\n"
-        "   TPU.\n"
-        "   Why:\n"
-        "   - Port 8431 takes connections and answers nothing. (runtime, 8 s ago)\n"
-        "   - Process 4242 of alice holds 4 devices and has used no CPU since. (host:\n"
-        "     kernel; no fault, 2 s ago)\n"
-        "   - The last line of its log was written 12 min ago. (logs: text)\n"
-        "   But: The Cloud TPU API says READY and HEALTHY.\n"
-        "   Not known: Cloud Monitoring is not read, by configuration.\n"
-        "   What to do (restart_runtime):\n"
-        "   1. End process 4242:\n        kill 4242\n"
-        "      https://docs.example.org/holder\n"
-        "   2. If it stays, restart the runtime.\n"
-        "      https://docs.example.org/runtime\n"
-    )
-
-
 def test_a_bad_node_without_steps_prints_the_action_that_would_help() -> None:
     judgement = samples.judgement(Verdict.NODE_STUCK, remedy=(), action=Action.MANUAL, since=None)
     text = node_text(samples.node("this-vm", judgement=judgement))
@@ -103,19 +83,6 @@ def test_whatever_others_wrote_does_not_steer_the_terminal() -> None:
 
 
 # -- this machine
-
-
-def test_the_machine_with_where_each_value_is_from() -> None:
-    assert machine_text(samples.watching()) == (
-        "   Machine: project research-7 (config); zone us-central2-b, node train-1,\n"
-        "     worker 0, v5litepod-4, chips: 4, hosts: 1 (metadata); unknown: spot,\n"
-        "     metrics ports.\n"
-        "   4 chips, HBM up to 3 GiB of 16 GiB, duty cycle 0% to 40%, idle for 1.5 s.\n"
-        "   Process 4242 of alice holds /dev/vfio/0, /dev/vfio/1 and the lock file, since\n"
-        "     2026-11-20 13:14:14 UTC, 30 min ago: python3 train.py\n"
-        "   cloud: The access token lacks the scope cloud-platform; give the VM that\n"
-        "     scope. Its last answer came 10 min ago.\n"
-    )
 
 
 def test_a_node_of_kubernetes_lacks_no_node_of_the_api() -> None:

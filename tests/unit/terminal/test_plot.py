@@ -33,29 +33,6 @@ GRAPH = Graph(
 )
 
 
-def test_a_terminal_that_has_all_signs() -> None:
-    assert draw(GRAPH, columns=60) == [
-        "seconds",
-        "20 ┤                        ↑",
-        "   │                                                     ···",
-        "   │                                             ···●····",
-        "15 ┤╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌········╌╌╌╌╌╌╌╌╌╌╌",
-        "   │                             ·●·····●",
-        "   │                     ···✕····",
-        "10 ┤             ········",
-        "   │     ········",
-        "   │·····",
-        " 5 ┤",
-        "   │",
-        "   │",
-        " 0 ┼┬───────────┬───────────┬───────────┬───────────┬───────",
-        "    0         2 GiB       4 GiB       6 GiB       8 GiB",
-        "                                          ▲ next: 6.25 GiB",
-        "● launch   ✕ no room in the buffer   ↑ longer, up to 300 s",
-        "· fit   ╌ limit",
-    ]
-
-
 def test_a_narrow_terminal_with_letters_alone() -> None:
     drawn = draw(GRAPH, columns=40, signs=PLAIN)
     assert drawn == [

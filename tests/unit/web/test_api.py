@@ -7,7 +7,6 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.documents.logs import EventsDocument
-from tpuwatch.model.documents.nodes import NodeDocument
 from tpuwatch.model.status import StoreStatus
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.web.routes import Api, BadRequestError
@@ -59,20 +58,6 @@ def test_documents_without_parameters_take_none() -> None:
         Api(SampleView()).findings("x=1")
 
 
-def test_the_status_of_the_daemon_itself() -> None:
-    document = samples.as_json(
-        samples.status_document(samples.status(problems=(samples.PROBLEM,), notices=("Set aside.",)))
-    )
-    assert (document["ready"], document["not_ready"], document["uptime_seconds"]) == (True, [], 7200)
-    assert document["state"] == "Following 1 log; all of it is read."
-    assert document["loops"][0]["last_success"] == "2026-11-20T13:44:13.750Z"
-    assert (document["files"][0]["path"], document["files"][0]["lag_bytes"]) == (samples.LOG, 96)
-    assert document["problems"] == [{"path": samples.PROBLEM.path, "reason": "permission is denied"}]
-    assert document["notices"] == ["Set aside."]
-    assert document["store"]["durable"] is True
-    assert document["last_launch"]["pid"] == 4242
-
-
 def test_a_status_of_a_daemon_that_cannot_work() -> None:
     status = samples.status(
         reading=False,
@@ -103,14 +88,6 @@ def test_nodes_come_worst_first_and_are_counted() -> None:
     assert list(document["verdicts"]) == ["gone", "healthy"]
     assert document["now_epoch"] == samples.NOW
     assert [node.node for node in watched] == ["train-1", "train-2", "train-3"]  # the view's own order stays
-
-
-def test_since_when_a_node_is_suspect() -> None:
-    judgement = samples.judgement(Verdict.UNKNOWN, suspect_since=samples.NOW - 60, counts_from=samples.NOW + 60)
-    document = samples.as_json(NodeDocument.of(samples.node(judgement=judgement)))
-    assert document["suspect_since"] == "2026-11-20T13:43:14.250Z"
-    assert (document["suspect_since_epoch"], document["counts_from_epoch"]) == (samples.NOW - 60, samples.NOW + 60)
-    assert NodeDocument.of(samples.node()).suspect_since is None
 
 
 def test_a_limit_never_hides_a_bad_node_behind_a_good_one() -> None:

@@ -1,28 +1,19 @@
-"""docs/api.md names the keys that there are, no less and no more."""
+"""docs/api.md names the keys that the API's description has, no less and no more."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.paths import ROOT
-from tests.unit.restart.policy_scenes import situation
-from tests.unit.restart.records import full_record
-from tests.unit.web import samples
-from tests.unit.web.samples import NOW
-from tpuwatch.model.documents.logs import EventDocument, KnownFindingDocument, LaunchDocument
-from tpuwatch.model.documents.nodes import NodeDocument
-from tpuwatch.model.signals import Peer
-from tpuwatch.model.status import RestartsStatus
-from tpuwatch.restart.policy.policy import decide
-from tpuwatch.restart.policy.settings import PolicySettings
-from tpuwatch.web.routes import Api, restarts_document
+from tpuwatch.web.openapi import SERVED, openapi
 
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-FREE = {"details", "environment", "faults", "labels"}  # their keys are names and words of others
+SCHEMAS = openapi()["components"]["schemas"]
+HEADINGS = {name: name for name in ("Status", "Node", "Event", "Launch", "Restarts")} | {"Finding": "KnownFinding"}
 ELSEWHERE = {"tune", "last_launch", "node"}  # objects that have a section, or a page, of their own
 
 
@@ -36,57 +27,37 @@ def named(text: str) -> list[str]:
     return [word.removesuffix("[]") for word in re.findall(r"`([a-z_]+(?:\[\])?)`", text)]
 
 
-def keys(document: Mapping[str, Any]) -> list[str]:
-    """Its keys without the seconds of times."""
-    return [key for key in document if not (key.endswith("_epoch") and key.removesuffix("_epoch") in document)]
+def properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """Its keys without the seconds of times, each with its schema."""
+    found = schema.get("properties", {})
+    return {key: one for key, one in found.items() if key.removesuffix("_epoch") == key or key[:-6] not in found}
 
 
-def below(value: object) -> Iterator[str]:
+def below(schema: dict[str, Any]) -> Iterator[str]:
     """All keys of the objects in a value."""
-    if isinstance(value, Mapping):
-        for key in keys(value):
-            yield key
-            yield from () if key in FREE else below(value[key])
-    elif isinstance(value, list):
-        for one in value:
-            yield from below(one)
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    for key, one in properties(schema).items():
+        yield key
+        yield from below(one)
+    for one in schema.get("anyOf", [schema["items"]] if "items" in schema else ()):
+        yield from below(one)
 
 
-RESTARTS = RestartsStatus(
-    acts=True,
-    records=[full_record()],
-    decisions=[("train-1", decide(situation(), PolicySettings()))],
-)
-DOCUMENTS: dict[str, dict[str, Any]] = {
-    "Status": samples.as_json(Api(samples.SampleView(samples.watching())).status("")),
-    "Node": samples.as_json(NodeDocument.of(samples.node(peer=Peer(NOW, silent_since=NOW)))),
-    "Event": samples.as_json(EventDocument.of(samples.event())),
-    "Finding": samples.as_json(KnownFindingDocument.known(samples.finding(), None)),
-    "Launch": samples.as_json(LaunchDocument.of(samples.launch())),
-    "Restarts": samples.as_json(restarts_document(RESTARTS, NOW, 10)),
-}
-
-
-@pytest.mark.parametrize("heading", DOCUMENTS)
+@pytest.mark.parametrize("heading", HEADINGS)
 def test_every_key_has_its_row_and_no_other(heading: str) -> None:
     documented = [key for cell, _ in rows(heading) for key in named(cell)]
-    assert sorted(documented) == sorted(keys(DOCUMENTS[heading]))
+    assert sorted(documented) == sorted(properties(SCHEMAS[HEADINGS[heading]]))
 
 
-@pytest.mark.parametrize("heading", DOCUMENTS)
+@pytest.mark.parametrize("heading", HEADINGS)
 def test_the_keys_of_objects_are_in_their_row(heading: str) -> None:
-    document = DOCUMENTS[heading]
+    described = properties(SCHEMAS[HEADINGS[heading]])
     for cell, text in rows(heading):
-        for key in set(named(cell)) - FREE - (ELSEWHERE if heading == "Status" else set()):
-            assert set(below(document[key])) <= set(named(text)), key
+        for key in set(named(cell)) - (ELSEWHERE if heading == "Status" else set()):
+            assert set(below(described[key])) <= set(named(text)), key
 
 
 def test_every_document_has_its_row() -> None:
-    documented = {cell.strip("`") for cell, _ in _first_table()}
-    served = {path.removeprefix("/api/v1/") for path in Api(samples.SampleView()).routes}
-    assert documented == served
-
-
-def _first_table() -> list[tuple[str, str]]:
     head = PAGE.partition("| command |")[0]
-    return [(row[1], row[2]) for row in re.finditer(r"^\| (`[\w.]+`) \| ?(.*) \|$", head, re.MULTILINE)]
+    assert set(re.findall(r"^\| `([\w.]+)` \|", head, re.MULTILINE)) == set(SERVED)

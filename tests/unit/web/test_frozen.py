@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 
 import pytest
 
+from tests import golden
 from tests.paths import ROOT
 from tests.unit.restart import records
 from tests.unit.restart.policy_scenes import situation
 from tests.unit.web import samples
 from tests.unit.web.samples import NOW, SampleView
+from tests.unit.web.test_page import Reader
 from tests.unit.web.test_tunes import tuned
 from tpuwatch.core.codec import encode
 from tpuwatch.core.json_text import dumps
@@ -195,8 +196,13 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_document_is_what_it_was(name: str) -> None:
-    text = f"{json.dumps(json.loads(DOCUMENTS[name]()), indent=1)}\n"
-    path = GOLDEN / f"{name}.json"
-    if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text(), "if this change is meant, run this test with TPUWATCH_UPDATE_GOLDEN=1"
+    golden.holds(GOLDEN / f"{name}.json", f"{json.dumps(json.loads(DOCUMENTS[name]()), indent=1)}\n")
+
+
+@pytest.mark.parametrize(("name", "path"), [("page", "/"), ("node_page", "/?node=train-1"), ("page.dark", "/")])
+def test_the_page_says_what_it_said(name: str, path: str) -> None:
+    routes = Routes(DARK if "dark" in name else VIEW, Metrics(loops=(), refusals=()))
+    read = Reader(routes.respond(path, accept="").body.decode())
+    assert read.open == []
+    words = [" ".join(word.split()) for word in read.words]
+    golden.holds(GOLDEN / f"{name}.txt", "".join(f"{word}\n" for word in words if word))

@@ -5,7 +5,6 @@ import hashlib
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 
 from tests.unit.restart.records import record
@@ -13,7 +12,6 @@ from tests.unit.web import samples
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Remedy
-from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Attempt, Phase
 from tpuwatch.model.status import FileProblem, RestartsStatus, StoreStatus
 from tpuwatch.model.verdict import Action, Verdict
@@ -57,24 +55,6 @@ def test_a_finding_has_its_times_and_links_to_what_to_do() -> None:
     assert read.open == []
     assert "since 2026-11-20 12:39:14 UTC, 1 h 5 min ago · 12 times, last 1 min ago" in read.text
     assert ("a", {"href": "https://docs.example.org/hbm", "rel": "noopener noreferrer"}) in read.tags
-
-
-def test_training_is_shown_loop_by_loop() -> None:
-    running = TrainingLoop(
-        ProgressSource.HEARTBEAT, "train", 4711, "me", samples.NOW - 60, 343, samples.NOW - 1, samples.NOW - 1, loss=2.5
-    )
-    stalled = replace(running, name="eval", pid=4712, step=7, faults=(Cause.STEPS_STALLED,))
-    read = Reader(page.render(samples.status(training=(running, stalled)), [], [], []))
-    assert read.open == []
-    assert running.sentence(samples.NOW) in read.text
-    assert f"steps_stalled {stalled.sentence(samples.NOW)}" in read.text
-
-
-def test_all_is_well() -> None:
-    text = Reader(page.render(samples.status(), [], [], [])).text
-    assert "Nothing is wrong" in text
-    assert "None seen yet." in text
-    assert "tpuwatch itself" not in text
 
 
 def test_a_daemon_that_cannot_read_does_not_report_that_nothing_is_wrong() -> None:

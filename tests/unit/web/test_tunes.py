@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.unit.web import samples
 from tests.unit.web.samples import NOW, SampleView
 from tpuwatch.core.codec import encode
-from tpuwatch.core.json_text import dumps, iso
+from tpuwatch.core.json_text import dumps
 from tpuwatch.model.documents.tune import TuneDocument
 from tpuwatch.model.status import TunedStatus, TuneStatus
 from tpuwatch.model.tune import SIZE, Fit, SizeDecision, SizeStep, TunePlan, VariableSetting
@@ -37,51 +37,6 @@ def tuned(workload: str = "train", step: SizeStep = SizeStep.GROW, why: str = "I
 
 def status(*workloads: TunedStatus, problems: tuple[str, ...] = ()) -> TuneStatus:
     return TuneStatus(True, "/var/lib/tpuwatch/tune", workloads, problems)
-
-
-def test_the_api_serves_the_decision_with_its_reasons() -> None:
-    view = SampleView(samples.status(tune=status(tuned())))
-    document = Api(view).tune("")
-    assert samples.as_json(document) == {
-        "now": iso(NOW),
-        "now_epoch": NOW,
-        "mode": "act",
-        "directory": "/var/lib/tpuwatch/tune",
-        "problems": [],
-        "workloads": [
-            {
-                "workload": "train",
-                "decided": iso(NOW - 60),
-                "decided_epoch": NOW - 60,
-                "launches": 3,
-                "last_launch": iso(NOW - 60),
-                "last_launch_epoch": NOW - 60,
-                "environment_file": "/plans/train.env",
-                "problem": None,
-                "settings": [{"name": SIZE, "value": str(8 * GIB), "why": "It was too small."}],
-                "decision": {
-                    "step": "grow",
-                    "size_bytes": 8 * GIB,
-                    "threshold_bytes": None,
-                    "reasons": ["It was too small.", "There is memory for it."],
-                    "before_bytes": 4 * GIB,
-                    "trial": True,
-                    "conflict": "It will be slow.",
-                    "need_bytes": 6 * GIB,
-                    "ceiling_bytes": None,
-                    "fast_bytes": None,
-                    "fit": {
-                        "base_seconds": 2.0,
-                        "per_byte_seconds": 1e-9,
-                        "launches": 5,
-                        "left_out": 1,
-                        "spread_seconds": 0.1,
-                    },
-                    "advice": [],
-                },
-            }
-        ],
-    }
 
 
 def test_the_limit_applies_and_a_daemon_that_does_not_tune_has_no_workloads() -> None:

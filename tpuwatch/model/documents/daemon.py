@@ -9,7 +9,15 @@ from tpuwatch.model.documents.status import StatusDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonDocument:
+class AskedDaemonDocument:
+    """A daemon of which nothing is known but why it does not answer."""
+
+    address: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonDocument(AskedDaemonDocument):
     """One answer of a daemon, as `tpuwatch top` asks for it and prints it."""
 
     status: StatusDocument

@@ -60,12 +60,12 @@ class KerasProgram:
                 "usage", "this model has no shapes of its own: name a function with --args that returns (x, y)"
             )
 
-        def shape(tensor: Any, dtype: str | None = None) -> Any:
+        def shape(tensor: Any) -> Any:
             sides = [(batch or 1) if place == 0 else side for place, side in enumerate(tensor.shape)]
             if None in sides:
                 open_shape = f"the shape {tuple(tensor.shape)} is open: give the model all sides but the batch, or name"
                 raise StopError("usage", f"{open_shape} a function with --args that returns (x, y)")
-            return jax.ShapeDtypeStruct(tuple(sides), jax.numpy.dtype(dtype or tensor.dtype))
+            return jax.ShapeDtypeStruct(tuple(sides), jax.numpy.dtype(tensor.dtype))
 
         x = [shape(tensor) for tensor in inputs]
         y = [shape(tensor) for tensor in self._model.outputs]
