@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 ROOT: Final = "/computeMetadata/v1/"
 TEXT: Final = "application/text"
 JSON: Final = "application/json"
-CLOUD_PLATFORM: Final = "https://www.googleapis.com/auth/cloud-platform"
+# The VM's service account. As on Compute Engine, a token has the account's scopes, whatever a client asks for.
+EMAIL: Final = "tpu@simulated.iam.gserviceaccount.com"
+SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
+TOKEN_SECONDS: Final = 3599  # how long a new token is good
 _CAMEL: Final = {
     name: re.sub(r"-(\w)", lambda found: found[1].upper(), name)
     for name in (
@@ -61,7 +64,7 @@ class Query:
 
     path: str
     recursive: bool = False
-    as_json: bool | None = None  # None: as is usual for what is asked for
+    as_json: bool = False  # a leaf; a directory is shown as JSON whenever it is recursive
     waits: bool = False
     last_etag: str = ""
     timeout_seconds: float = math.inf
@@ -75,20 +78,11 @@ class Query:
         return cls(
             path=path,
             recursive=values.get("recursive", "").lower() == "true",
-            as_json={"json": True, "text": False}.get(values.get("alt", "")),
+            as_json=values.get("alt") == "json",
             waits=values.get("wait_for_change", "").lower() == "true",
             last_etag=values.get("last_etag", ""),
             timeout_seconds=int(timeout) if re.fullmatch(r"\d{1,9}", timeout) else math.inf,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The VM's service account. As on Compute Engine, a token has the account's scopes, whatever a client asks for."""
-
-    email: str = "tpu@simulated.iam.gserviceaccount.com"
-    scopes: tuple[str, ...] = (CLOUD_PLATFORM,)
-    token_seconds: int = 3599  # how long a new token is good; 0 or less hands out tokens that have expired
 
 
 @dataclass
@@ -100,7 +94,6 @@ class Pages:
     worker: int = 0
     dialect: MetadataDialect = MetadataDialect.TPU
     ports: tuple[int, ...] = PORTS
-    account: Account | None = field(default_factory=Account)  # None: the VM has no service account
     # The token that was handed out last, and its end by the world's clock.
     _issued: tuple[str, float] | None = field(default=None, init=False, repr=False)
 
@@ -134,22 +127,14 @@ class Pages:
         return values
 
     def _accounts(self) -> dict[str, Any]:
-        if self.account is None:
-            return {}
-        one = {
-            "aliases": ["default"],
-            "email": self.account.email,
-            "scopes": list(self.account.scopes),
-            "token": self._hand_out_token,
-        }
-        return {"default": one, self.account.email: one}
+        one = {"aliases": ["default"], "email": EMAIL, "scopes": list(SCOPES), "token": self._hand_out_token}
+        return {"default": one, EMAIL: one}
 
     def _hand_out_token(self) -> dict[str, Any]:
-        assert self.account is not None  # noqa: S101 # else there is no path to here
         with self.world.lock:
             now = self.world.clock.time()
             if self._issued is None or self._issued[1] - now < _RENEW_SECONDS:
-                self._issued = f"sim.{self.world.rng.getrandbits(64):016x}", now + self.account.token_seconds
+                self._issued = f"sim.{self.world.rng.getrandbits(64):016x}", now + TOKEN_SECONDS
             token, expires = self._issued
             if self.world.tokens is not None:
                 self.world.tokens[token] = expires
@@ -165,13 +150,9 @@ def _without(value: Any, drop: tuple[str, ...]) -> Any:
 def _directory(values: dict[str, Any], query: Query) -> Page:
     if not query.path.endswith("/"):
         return Page(301, f"{query.path}/\n".encode(), location=f"{query.path}/")
-    if query.recursive and query.as_json is not False:
-        return _as_json(_plain(values))
     if query.recursive:
-        return Page(200, "".join(_flat(values)).encode())
+        return _as_json(_plain(values))
     names = sorted(name + "/" * _is_directory(value) for name, value in values.items())
-    if query.as_json:
-        return _as_json(names)
     return Page(200, "".join(f"{name}\n" for name in names).encode())
 
 
@@ -180,10 +161,8 @@ def _leaf(value: Any, query: Query) -> Page:
         return _missing()
     if isinstance(value, MetadataRecord) and not value:
         return Page(503, _NO_NOTICE, JSON)
-    if query.as_json:
+    if query.as_json or isinstance(value, MetadataRecord):
         return _as_json(value)
-    if isinstance(value, MetadataRecord):
-        return Page(200, "\n".join(f"{name} {part}" for name, part in value.items()).encode())
     if isinstance(value, list):
         return Page(200, "".join(f"{part}\n" for part in value).encode())
     return Page(200, str(value).encode())
@@ -194,14 +173,6 @@ def _plain(value: Any) -> Any:
     if not _is_directory(value):
         return value
     return {_CAMEL.get(name, name): _plain(part) for name, part in value.items() if not callable(part)}
-
-
-def _flat(value: Any, path: str = "") -> list[str]:
-    if isinstance(value, dict):
-        return [line for name, part in value.items() for line in _flat(part, f"{path}/{name}" if path else name)]
-    if isinstance(value, list):
-        return [f"{path} {part}\n" for part in value]
-    return [] if callable(value) else [f"{path} {value}\n"]
 
 
 def _is_directory(value: Any) -> bool:
