@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 ROOT: Final = "/computeMetadata/v1/"
 TEXT: Final = "application/text"
 JSON: Final = "application/json"
-# The VM's service account. As on Compute Engine, a token has the account's scopes, whatever a client asks for.
-EMAIL: Final = "tpu@simulated.iam.gserviceaccount.com"
-SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
-TOKEN_SECONDS: Final = 3599  # how long a new token is good
 _CAMEL: Final = {
     name: re.sub(r"-(\w)", lambda found: found[1].upper(), name)
     for name in (
@@ -85,6 +81,15 @@ class Query:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The VM's service account. As on Compute Engine, a token has the account's scopes, whatever a client asks for."""
+
+    email: str = "tpu@simulated.iam.gserviceaccount.com"
+    scopes: tuple[str, ...] = ("https://www.googleapis.com/auth/cloud-platform",)
+    token_seconds: int = 3599  # how long a new token is good; 0 or less hands out tokens that have expired
+
+
 @dataclass
 class Pages:
     """All pages of one worker's metadata server. What the world says of the node is looked up for each of them."""
@@ -94,6 +99,7 @@ class Pages:
     worker: int = 0
     dialect: MetadataDialect = MetadataDialect.TPU
     ports: tuple[int, ...] = PORTS
+    account: Account | None = field(default_factory=Account)  # None: the VM has no service account
     # The token that was handed out last, and its end by the world's clock.
     _issued: tuple[str, float] | None = field(default=None, init=False, repr=False)
 
@@ -127,14 +133,22 @@ class Pages:
         return values
 
     def _accounts(self) -> dict[str, Any]:
-        one = {"aliases": ["default"], "email": EMAIL, "scopes": list(SCOPES), "token": self._hand_out_token}
-        return {"default": one, EMAIL: one}
+        if self.account is None:
+            return {}
+        one = {
+            "aliases": ["default"],
+            "email": self.account.email,
+            "scopes": list(self.account.scopes),
+            "token": self._hand_out_token,
+        }
+        return {"default": one, self.account.email: one}
 
     def _hand_out_token(self) -> dict[str, Any]:
+        assert self.account is not None  # noqa: S101 # else there is no path to here
         with self.world.lock:
             now = self.world.clock.time()
             if self._issued is None or self._issued[1] - now < _RENEW_SECONDS:
-                self._issued = f"sim.{self.world.rng.getrandbits(64):016x}", now + TOKEN_SECONDS
+                self._issued = f"sim.{self.world.rng.getrandbits(64):016x}", now + self.account.token_seconds
             token, expires = self._issued
             if self.world.tokens is not None:
                 self.world.tokens[token] = expires

@@ -15,7 +15,7 @@ import pytest
 
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.metadata_pages import EMAIL, ROOT, Pages
+from tpuwatch.sim.cloud.metadata_pages import ROOT, Account, Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.world import World
@@ -207,5 +207,5 @@ def test_google_auth_gets_its_token_here(site: Site) -> None:
     site.world.tokens = {}
     module, project, email, token = google_auth(site)
     assert module == "google.auth.compute_engine.credentials"
-    assert (project, email) == ("lab", EMAIL)
+    assert (project, email) == ("lab", Account().email)
     assert token in site.world.tokens
