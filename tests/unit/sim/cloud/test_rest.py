@@ -92,25 +92,6 @@ def test_a_node_is_stopped_and_started_and_the_operation_ends(site: Site) -> Non
     assert site.cloud.happened() == ["stop", "stopped", "start", "boot"]
 
 
-def test_nodes_are_made_and_deleted(site: Site) -> None:
-    site.cloud.add("other")
-    node = tpu_v2.Node(accelerator_type="v6e-8", runtime_version="v2-alpha-tpuv6e", labels={"a": "b"})
-    site.tpu.create_node(parent=PARENT, node=node, node_id="train-1", timeout=DEADLINE)
-    site.cloud.pass_time(1000)
-    assert site.tpu.get_node(name=NODE, timeout=DEADLINE).accelerator_type == "v6e-8"
-    site.tpu.delete_node(name=NODE, timeout=DEADLINE)
-    site.cloud.pass_time(1000)
-    with pytest.raises(exceptions.NotFound):
-        site.tpu.get_node(name=NODE, timeout=DEADLINE)
-
-
-def test_operations_are_listed(site: Site) -> None:
-    site.cloud.add()
-    name = site.tpu.stop_node(request={"name": NODE}, timeout=DEADLINE).operation.name
-    listed = site.tpu.list_operations(operations_pb2.ListOperationsRequest(name=PARENT), timeout=DEADLINE)
-    assert [one.name for one in listed.operations] == [name]
-
-
 def test_errors_have_the_code_the_words_and_the_details(site: Site) -> None:
     site.cloud.add()
     with pytest.raises(exceptions.NotFound, match="nodes/none' was not found"):

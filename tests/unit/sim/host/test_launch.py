@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.daemon_process import ROOT, wait_for
+from tests.unit.whole_text import findings_in
 from tpuwatch.cli.main import main
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.tune import SIZE, THRESHOLD
 from tpuwatch.sim.host.launch import LAUNCHES, LaunchScript, run_launch
 from tpuwatch.sim.host.libtpu_settings import read
@@ -32,6 +36,11 @@ def log(tmp_path: Path, severity: str = "INFO") -> str:
 
 def script(need: str = "0") -> LaunchScript:
     return LaunchScript(need=int(need) << 30, transfer=1 << 30, steps=4, pace=0.0)
+
+
+@pytest.fixture(scope="module")
+def scanner() -> Scanner:
+    return Scanner(load_catalogue())
 
 
 def test_a_launch_that_fits_trains_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,14 +105,13 @@ def test_whether_it_fits_follows_libtpus_rules(tmp_path: Path, environ: dict[str
     ],
 )
 def test_each_launch_with_a_name_is_recognised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, causes: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scanner: Scanner, name: str, status: int, causes: list[str]
 ) -> None:
     assert played(tmp_path, replace(LAUNCHES[name].script, pace=0.0), **LAUNCHES[name].environment) == status
-    output = tmp_path / "job.log"
-    output.write_text("".join(capsys.readouterr()))
-    for file, found in ((tmp_path / "logs/tpu_driver.INFO", causes), (output, causes if status else [])):
-        main(["diagnose", "--json", str(file)])
-        assert [finding["cause"] for finding in json.loads(capsys.readouterr().out)["findings"]] == found
+    output = "".join(capsys.readouterr())
+    for text, expected in ((log(tmp_path), causes), (output, causes if status else [])):
+        found = findings_in(text.encode(), scanner, "launch", time.time())
+        assert [finding.cause.value for finding in found] == expected
 
 
 def test_one_that_is_run_by_its_name_writes_at_once_under_its_own_pid_and_takes_the_environment(tmp_path: Path) -> None:
