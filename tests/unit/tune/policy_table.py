@@ -283,6 +283,13 @@ TOO_LARGE = (
     Row("base-is-slow", (launch(4, 18.0), launch(16, 19.0)), KEEP, 16, "the size does not explain it"),
     Row("not-below-the-need", (lacked(8, 10, 2, seconds=10.0), launch(16, 18.0)), SHRINK, 12.5),
     Row(
+        "both-cannot-be-had-and-libtpus-own-is-larger",
+        (lacked(1.5, 2, 1, seconds=14.0), launch(2.5, 20.0)),
+        KEEP,
+        2.5,
+        conflict="2 GiB are needed, and no more than 1.5 GiB",
+    ),
+    Row(
         "both-cannot-be-had",
         (lacked(None, 5, 1), lacked(12, 14, 2, seconds=14.0), launch(20, 22.0)),
         KEEP,
