@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -273,6 +274,17 @@ def test_rubbish_and_a_line_of_100_megabytes(daemon: DaemonProcess) -> None:
 
 
 # -- its log and its rules
+
+
+def test_its_log_is_one_json_object_a_line_if_wanted(daemon: DaemonProcess) -> None:
+    daemon.configure(more='[log]\nformat = "json"\nlevel = "info"')
+    daemon.start()
+    (daemon.logs / libtpu_name()).write_text(record(1).replace("no more", "\x1b[2J\u202eno more"))
+    daemon.sees(1)
+    assert daemon.stop() == 0
+    lines = [json.loads(line) for line in daemon.said().splitlines()]
+    assert {line["level"] for line in lines} == {"info", "warning"}
+    assert any(line["message"].startswith("hang: Event 1. (") for line in lines)
 
 
 def test_its_log_has_an_event_once_and_a_flood_in_short(daemon: DaemonProcess) -> None:
