@@ -18,7 +18,7 @@ from tests.standins.runtime_server import listening
 from tests.unit.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.metadata_pages import Account, Pages
+from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
@@ -37,7 +37,7 @@ class Site:
         node = self.world.add(SimNode(PROJECT, ZONE, "train-1"))
         self.certificates = make_certificates(directory)
         self.server = CloudServer(self.world, tls=self.certificates.server())
-        self.metadata = MetadataServer(self.world, Pages(self.world, node.path, account=Account()))
+        self.metadata = MetadataServer(self.world, Pages(self.world, node.path))
         self.metadata.start()
         self.directory = directory
         self.process: subprocess.Popen[str] | None = None

@@ -39,26 +39,6 @@ server.serve_forever()
 """
 
 
-@pytest.fixture(scope="module")
-def other() -> Iterator[int | None]:
-    """Another program on the machine, which looks like a TPU job."""
-    with decoy() as pid:
-        yield pid
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, other: int | None) -> str:
-    """What a whole fast demo prints beside it."""
-    assert other is None or other > 0
-    directory = tmp_path_factory.mktemp("demo")
-    environment = {**os.environ, "TMPDIR": str(directory)}
-    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert done.stderr == ""
-    assert done.returncode == 0
-    assert not list(directory.iterdir())
-    return done.stdout
-
-
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A demo whose daemon serves."""
@@ -87,7 +67,14 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_each_scene_is_a_command_and_its_own_output(story: str) -> None:
+def test_a_whole_demo(tmp_path: Path) -> None:
+    """Beside another program on the machine, which looks like a TPU job. It takes long: so it is run once."""
+    with decoy() as other:
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+    story = done.stdout
     assert [re.findall(r"^\$ (.*)", scene, re.MULTILINE) for scene in scenes(story)] == [
         ["tpuwatch exec -- python3 train.py"],
         ["tpuwatch tune"],
@@ -96,10 +83,17 @@ def test_each_scene_is_a_command_and_its_own_output(story: str) -> None:
         ["tpuwatch restart train-1 --yes --reason 'its runtime is dead'"],
         ["tpuwatch nodes"],
     ]
+    shows_a_launch_that_fails_and_the_next_one_that_is_tuned(*map(flat, scenes(story)[:3]))
+    shows_a_node_that_lies_is_found_out_and_restarted(*map(flat, scenes(story)[3:]))
+    assert 'tpuwatch_events_total{cause="premapped_exhausted"} 1.0' in story
+    assert "tpuwatch_premapped_buffer_bytes 5.100273664e+09" in story
+    assert re.search(r'tpuwatch_verdict\{.*node="train-1".*verdict="idle".*\} 1\.0', story)
+    assert "\x1b" not in story  # there is no terminal
+    assert MARK not in story
+    assert other is None or not re.search(rf"\b{other}\b", story)
 
 
-def test_a_launch_fails_and_the_next_one_is_tuned(story: str) -> None:
-    failed, tuned, worked = map(flat, scenes(story)[:3])
+def shows_a_launch_that_fails_and_the_next_one_that_is_tuned(failed: str, tuned: str, worked: str) -> None:
     assert "ended with status 1. tpuwatch: 1. premapped_exhausted tpuwatch:" in failed
     assert "Raise TPU_PREMAPPED_BUFFER_SIZE to 5100273664 (4.75 GiB)" in failed
     assert "default: grow from 4 GiB to 4.75 GiB, on trial" in tuned
@@ -110,31 +104,13 @@ def test_a_launch_fails_and_the_next_one_is_tuned(story: str) -> None:
     assert "tpuwatch:" not in worked
 
 
-def test_a_node_that_lies_is_found_out_and_restarted(story: str) -> None:
-    status, restart, nodes = map(flat, scenes(story)[3:])
+def shows_a_node_that_lies_is_found_out_and_restarted(status: str, restart: str, nodes: str) -> None:
     assert "1 problem: train-1 is runtime_stuck" in status
     assert re.search(r"train-1: runtime_stuck since .* UTC, .* \(high\)", status)
     assert "But: The API says READY and HEALTHY, the runtime has not answered for" in restart
     phases = ["intent", "stopping", "stopped", "starting", "verifying", "not verified"]
     assert re.findall(rf"\d:\d\d ({'|'.join(phases)}) ", restart) == phases
     assert re.search(r"train-1 us-central2-b v5litepod-4 READY/HEALTHY idle \S+ none", nodes)
-
-
-def test_metrics_are_shown_at_the_end(story: str) -> None:
-    assert 'tpuwatch_events_total{cause="premapped_exhausted"} 1.0' in story
-    assert "tpuwatch_premapped_buffer_bytes 5.100273664e+09" in story
-    assert re.search(r'tpuwatch_verdict\{.*node="train-1".*verdict="idle".*\} 1\.0', story)
-
-
-def test_other_programs_of_the_machine_are_not_mentioned(story: str, other: int | None) -> None:
-    if other is None:
-        pytest.skip("no mount may be made here")
-    assert MARK not in story
-    assert not re.search(rf"\b{other}\b", story)
-
-
-def test_is_plain_where_there_is_no_terminal(story: str) -> None:
-    assert "\x1b" not in story
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -25,21 +25,11 @@ NODE = "projects/lab/locations/us-east5-a/nodes/train-1"
 UP, PROBLEMS = "tpuwatch_ledger_up", 'tpuwatch_problems{kind="daemon"}'
 
 
-def refuses(why: str) -> Callable[[Path], None]:
-    """SQLite can read it, and says this of each write."""
-
-    def spoil(path: Path) -> None:
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"CREATE TRIGGER no BEFORE INSERT ON entries BEGIN SELECT RAISE(FAIL, '{why}'); END")
-            connection.commit()
-
-    return spoil
-
-
-def of_another_program(path: Path) -> None:
-    path.unlink()
+def full(path: Path) -> None:
+    """SQLite can read it, and says of each write that there is no room."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE theirs (x)")
+        why = "database or disk is full"
+        connection.execute(f"CREATE TRIGGER no BEFORE INSERT ON entries BEGIN SELECT RAISE(FAIL, '{why}'); END")
         connection.commit()
 
 
@@ -49,9 +39,7 @@ def a_directory(path: Path) -> None:
 
 
 FILES = {
-    "full": (refuses("database or disk is full"), "cannot be written (database or disk is full)"),
-    "read-only": (refuses("attempt to write a readonly database"), "written (attempt to write a readonly database)"),
-    "of another program": (of_another_program, "is no ledger but a database of some other program"),
+    "full": (full, "cannot be written (database or disk is full)"),
     "a directory": (a_directory, "cannot be read: it is a directory; look at your nodes"),
 }
 

@@ -52,8 +52,7 @@ def observer(fleet: Fleet, *, watches: str) -> DaemonInCloud:
     return daemon
 
 
-@pytest.mark.parametrize("watches", ["train-1", "another-*"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("watches", "number"), [("train-1", signal.SIGINT), ("another-*", signal.SIGTERM)])
 def test_an_interrupted_restart_is_continued_by_the_daemon_which_is_said(
     fleet: Fleet, watches: str, number: signal.Signals
 ) -> None:

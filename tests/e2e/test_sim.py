@@ -60,6 +60,15 @@ def running(tmp_path: Path) -> Iterator[tuple[Running, dict[str, Any]]]:
         yield one, json.loads(one.line())
 
 
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of one that is told only what it refuses."""
+    directory = tmp_path_factory.mktemp("refusing")
+    with Running(directory, "--json") as one:
+        assert one.line()
+        yield directory
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
     code = main(["sim", *arguments])
@@ -121,13 +130,9 @@ def test_it_can_be_broken_and_mended(
     ],
 )
 def test_what_it_refuses_is_reported(
-    running: tuple[Running, dict[str, Any]],
-    arguments: list[str],
-    code: int,
-    answer: str,
-    capsys: pytest.CaptureFixture[str],
+    refusing: Path, arguments: list[str], code: int, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run(capsys, "--dir", str(running[0].directory), *arguments)
+    done = run(capsys, "--dir", str(refusing), *arguments)
     assert done[:2] == (code, "")
     assert answer in done[2]
 

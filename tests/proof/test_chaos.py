@@ -13,11 +13,10 @@ import pytest
 from tests.proof.chaos import fleet_inside
 from tests.proof.chaos.calls import Calls
 from tests.proof.chaos.command_audit import CommandAudit
-from tests.proof.chaos.command_nest import BESIDE, OPERATOR, PARENT
+from tests.proof.chaos.command_nest import OPERATOR, PARENT
 from tests.proof.chaos.commands import KILLS, CommandChaos
 from tests.proof.chaos.common import Tally
 from tests.proof.chaos.fleet import ACT, OBSERVE, Day, Plan, table
-from tests.proof.chaos.fleet_time import Agenda, Task
 from tests.proof.chaos.races import Races
 from tests.standins.memory_ledger import MemoryLedger
 from tests.standins.tpu_api import Call, TpuApi
@@ -55,18 +54,6 @@ def test_without_regard_to_storms_an_outage_makes_restarts_for_nothing(monkeypat
     monkeypatch.setattr(fleet_inside, "OUTAGE_COUNT", 10_000)  # nor of peers that are silent
     account = Day(SMALL, replace(ACT, storm_nodes=10_000)).live()
     assert any("for nothing: outage" in one for one in account.violations)
-
-
-def test_an_error_in_a_task_of_the_fleet_is_raised() -> None:
-    agenda = Agenda()
-
-    def work(task: Task) -> None:
-        task.pause(1.0)
-        raise LookupError("gone")
-
-    agenda.spawn(work)
-    with pytest.raises(LookupError, match="gone"):
-        agenda.run(agenda.now + 10.0)
 
 
 def test_calls_that_fail_cost_no_second_stop(tmp_path: Path) -> None:
@@ -190,41 +177,6 @@ def test_the_audit_of_commands_finds_a_stop_of_what_could_be_seen_to_be_well(
     assert len(looked.tally.faults) == bool(fault)
     assert all(fault in one for one in looked.tally.faults)
     assert looked.tally.counts["taken down, and well unseen"] == (well_for > 0 and not fault)
-
-
-def test_the_audit_of_commands_lets_an_operator_stop_what_is_well_unless_another_has_restarted_it(
-    looked: Looked,
-) -> None:
-    looked.time += 100
-    looked.put(Phase.INTENT)
-    looked.look()
-    looked.call("StopNode")
-    assert looked.tally.faults == []
-    looked.time += 20
-    looked.api.nodes.start(looked.path, "another")
-    looked.time += 100
-    looked.put(Phase.INTENT, requested=looked.time - 110)
-    looked.look()
-    looked.call("StopNode")
-    (fault,) = looked.tally.faults
-    assert "by an operator who had asked before it was renewed" in fault
-    assert "another: start" in fault
-
-
-@pytest.mark.parametrize(("by_policy", "named"), [(True, False), (False, False), (False, True)])
-def test_the_audit_of_commands_finds_the_reset_of_a_well_node_that_no_operator_named(
-    looked: Looked, *, by_policy: bool, named: bool
-) -> None:
-    queue = f"{PARENT}/queuedResources/train-1"
-    for node in ("train-1", BESIDE):
-        looked.api.nodes.add(f"{PARENT}/nodes/{node}", hosts=4, queue=queue)
-    looked.put(Phase.INTENT, signals=("cloud",) if by_policy else ())
-    looked.api.nodes.hang(looked.path)
-    looked.time += 100
-    looked.look()
-    looked.audit.is_reset_named = named
-    looked.audit.before_a_change(Call(looked.time, "ResetQueuedResource", queue, "gapic", None))
-    assert len(looked.tally.faults) == (0 if named else 1)
 
 
 def test_the_audit_of_commands_finds_lines_that_say_too_much_or_nothing(looked: Looked) -> None:

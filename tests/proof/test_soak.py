@@ -85,16 +85,6 @@ def test_a_judge_that_takes_a_silent_api_for_a_dead_node_is_found_out(tmp_path: 
     assert any(fault.startswith("API: UNAVAILABLE: train-2 was called node_stuck: ") for fault in faults)
 
 
-def test_a_judge_that_takes_a_hung_runtime_for_healthy_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
-    say_instead(monkeypatch, Verdict.HEALTHY, lambda evidence: evidence.own)
-    faults = soaked(tmp_path, "runtime: no workload", seconds=180.0).faults
-    assert faults == [
-        "runtime: no workload: in the end the nodes were "
-        "{'train-2': 'healthy', 'train-3': 'healthy', 'train-1': 'healthy'}, and should be "
-        "{'train-2': 'healthy', 'train-3': 'healthy', 'train-1': 'idle'}"
-    ]
-
-
 @pytest.mark.parametrize(
     ("pause", "fault"), [(300.0, "30 s after it was over the nodes were {"), (1.0, "the API was asked ")]
 )
@@ -104,24 +94,6 @@ def test_a_signal_that_asks_too_late_or_over_and_over_is_found_out(
     monkeypatch.setattr(Pacing, "_back_off", lambda _: pause)
     (found,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=200.0).faults
     assert found.startswith(f"API: UNAVAILABLE: {fault}")
-
-
-def test_a_loop_without_a_pause_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(HostSignal, "due_in", 0.0)
-    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
-    assert fault == "no trouble: the loop host wants its next turn at once, over and over"
-
-
-def test_a_turn_that_raises_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
-    turns = iter(range(1000))
-
-    def fail_once() -> None:
-        if next(turns) == 10:
-            raise ValueError("not foreseen")
-
-    at_each_look(monkeypatch, fail_once)
-    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
-    assert fault == "API: UNAVAILABLE: a turn failed: host: ValueError('not foreseen')"
 
 
 def open_a_file(leaks: list[Callable[[], object]]) -> None:

@@ -7,7 +7,6 @@ share of a method's calls as `shares` says, or one after the other as `strike` s
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import defaultdict, deque
@@ -35,10 +34,6 @@ LATE_SECONDS: Final = 28.0  # after that a call that was late is carried out, or
 STALE_SECONDS: Final = 20.0  # so old a look may be
 HANG_SECONDS: Final = 600.0  # by real time, where a client gives no deadline
 CHANGING: Final = ("StopNode", "StartNode", "ResetQueuedResource")
-_PARENT: Final = re.compile(r"projects/[^/]+/locations/(-|[^/]+)")
-_NODE: Final = re.compile(r"projects/[^/]+/locations/[^/]+/nodes/[^/]+")
-_QUEUE: Final = re.compile(r"projects/[^/]+/locations/[^/]+/queuedResources/[^/]+")
-_TERM: Final = re.compile(r'\s*(done|metadata\.verb|metadata\.target)\s*[=:]\s*"?([^\s"]+)"?\s*')
 
 
 class Fault(str, Enum):
@@ -160,13 +155,9 @@ class TpuApi:
             "StopNode": (tpu_v2.StopNodeRequest.pb(), self._stop_node),
             "StartNode": (tpu_v2.StartNodeRequest.pb(), self._start_node),
             "ListQueuedResources": (tpu_v2.ListQueuedResourcesRequest.pb(), self._list_queues),
-            "GetQueuedResource": (tpu_v2.GetQueuedResourceRequest.pb(), self._get_queue),
             "ResetQueuedResource": (tpu_v2.ResetQueuedResourceRequest.pb(), self._reset_queue),
         }
-        operations = {
-            "GetOperation": (operations_pb2.GetOperationRequest, self._get_operation),
-            "ListOperations": (operations_pb2.ListOperationsRequest, self._list_operations),
-        }
+        operations = {"ListOperations": (operations_pb2.ListOperationsRequest, self._list_operations)}
         for service, methods in (("google.cloud.tpu.v2.Tpu", tpu), ("google.longrunning.Operations", operations)):
             handlers = {name: self._handler(name, *given) for name, given in methods.items()}
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
@@ -274,7 +265,6 @@ class TpuApi:
     # -- google.cloud.tpu.v2.Tpu
 
     def _list_nodes(self, request: Any, call: Call) -> Any:
-        _check(_PARENT, request.parent)
         nodes = self.nodes.all_in(request.parent, age=self._age(call))
         answer = tpu_v2.ListNodesResponse.pb()()
         if call.fault is Fault.LACKS and nodes:
@@ -290,18 +280,18 @@ class TpuApi:
         return answer
 
     def _get_node(self, request: Any, call: Call) -> Any:
-        call.age = self._age(call)(_check(_NODE, request.name))
+        call.age = self._age(call)(request.name)
         call.node = self.nodes.get(request.name, age=call.age)
         return call.node
 
     def _stop_node(self, request: Any, call: Call) -> Any:
-        return self._change(call, self.nodes.stop, _check(_NODE, request.name))
+        return self._change(call, self.nodes.stop, request.name)
 
     def _start_node(self, request: Any, call: Call) -> Any:
-        return self._change(call, self.nodes.start, _check(_NODE, request.name))
+        return self._change(call, self.nodes.start, request.name)
 
     def _reset_queue(self, request: Any, call: Call) -> Any:
-        return self._change(call, self.nodes.reset, _check(_QUEUE, request.name))
+        return self._change(call, self.nodes.reset, request.name)
 
     def _change(self, call: Call, do: Callable[..., Any], name: str) -> Any:
         operation = do(name, call.by, fails=call.fault is Fault.FAILS, listed=call.fault is not Fault.VANISHES)
@@ -309,19 +299,12 @@ class TpuApi:
         return operation
 
     def _list_queues(self, request: Any, _call: Call) -> Any:
-        nodes = self.nodes.all_in(_check(_PARENT, request.parent))
+        nodes = self.nodes.all_in(request.parent)
         queues = [self._queue(name) for name in sorted({node.queued_resource for node in nodes} - {""})]
         answer = tpu_v2.ListQueuedResourcesResponse.pb()()
         page, answer.next_page_token = _page(request, queues)
         answer.queued_resources.extend(page)
         return answer
-
-    def _get_queue(self, request: Any, _call: Call) -> Any:
-        name = _check(_QUEUE, request.name)
-        with self.nodes.lock:
-            if not any(self.nodes.of_queue(name)):
-                raise RefusalError(grpc.StatusCode.NOT_FOUND, f"Resource '{name}' was not found")
-        return self._queue(name)
 
     def _queue(self, name: str) -> Any:
         queue = tpu_v2.QueuedResource.pb()(name=name)
@@ -333,14 +316,8 @@ class TpuApi:
 
     # -- google.longrunning.Operations
 
-    def _get_operation(self, request: Any, _call: Call) -> Any:
-        return self.nodes.operation(request.name)
-
     def _list_operations(self, request: Any, call: Call) -> Any:
-        if request.return_partial_success:
-            raise RefusalError(grpc.StatusCode.UNIMPLEMENTED, "return_partial_success is not supported.")
-        listed = self.nodes.operations(_check(_PARENT, request.name), age=self._age(call))
-        page, token = _page(request, [one for one in listed if _matches(request.filter, one)])
+        page, token = _page(request, self.nodes.operations(request.name, age=self._age(call)))
         return operations_pb2.ListOperationsResponse(operations=page, next_page_token=token)
 
 
@@ -352,12 +329,6 @@ def _otherwise(node: Any) -> Any:
     return other
 
 
-def _check(pattern: re.Pattern[str], name: str) -> str:
-    if not pattern.fullmatch(name):
-        raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"Invalid resource name: {name!r}")
-    return name
-
-
 def _page(request: Any, items: list[Any]) -> tuple[list[Any], str]:
     """A page, and the token of the next one (AIP-158)."""
     first, size = request.page_token or "0", request.page_size
@@ -365,24 +336,6 @@ def _page(request: Any, items: list[Any]) -> tuple[list[Any], str]:
         raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "Invalid page size or page token.")
     end = int(first) + min(size or PAGE, PAGE)
     return items[int(first) : end], str(end) if end < len(items) else ""
-
-
-def _matches(text: str, operation: Any) -> bool:
-    """Whether an operation fits a filter: terms such as `done=false`, with AND between them (AIP-160)."""
-    metadata = tpu_v2.OperationMetadata.pb()()
-    metadata.ParseFromString(operation.metadata.value)
-    values = {
-        "done": str(operation.done).lower(),
-        "metadata.verb": metadata.verb,
-        "metadata.target": metadata.target,
-    }
-    for term in filter(None, text.split(" AND ")):
-        match = _TERM.fullmatch(term)
-        if match is None:
-            raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"Invalid list filter: {text!r}")
-        if values[match[1]] != match[2]:
-            return False
-    return True
 
 
 def _client(context: grpc.ServicerContext) -> str:

@@ -170,15 +170,6 @@ class TpuNodes:
             dated = [(one, now - age(one.on)) for one in reversed(found)]
             return [one.shown(when) for one, when in dated if one.listed and one.created <= when]
 
-    def operation(self, name: str) -> Any:
-        """One operation. Raises RefusalError."""
-        with self.lock:
-            now = self._advance()
-            found = self._operations.get(name)
-            if found is None or not found.listed:
-                raise RefusalError(grpc.StatusCode.NOT_FOUND, f"Resource '{name}' was not found")
-            return found.shown(now)
-
     def boots(self, name: str) -> int:
         """How often the machine behind that name has booted."""
         with self.lock:

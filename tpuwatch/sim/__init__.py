@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.sim.client import Client
     from tpuwatch.sim.demo import Demo
     from tpuwatch.sim.directory import SimulatorDirectory, default_directory
-    from tpuwatch.sim.host.tuned_program import LAUNCH_OPTIONS, LaunchScript, add_launch_arguments, run_launch
+    from tpuwatch.sim.host.launch import LAUNCH_OPTIONS, LaunchScript, add_launch_arguments, run_launch
     from tpuwatch.sim.machine import SimulatedMachine
     from tpuwatch.sim.output import print_start, print_state, print_step
     from tpuwatch.sim.scenario.file import DEFAULT_SCENARIO, built_in_scenarios, load_scenario

@@ -243,7 +243,6 @@ class Simulator:
         self.machine.listen(self.runtime.listening)
         self.machine.sweep()
         self.cloud.advance()
-        self.metadata.changed()
 
 
 def _rest_server(grpc_address: str, host: str, port: int) -> RestServer:

@@ -81,23 +81,3 @@ def test_the_dashboards_have_the_types_of_grafanas_schema(project: Path) -> None
     for path in DASHBOARDS.glob("*.json"):
         (project / f"{path.stem}.ts").write_text(module(json.loads(path.read_text(encoding="utf-8"))))
     assert compiled(project) == ""
-
-
-@pytest.mark.parametrize(
-    ("where", "what"),
-    [
-        (("panels", 1, "fieldConfig", "defaults", "thresholds", "mode"), "relative"),
-        (("panels", 1, "options", "colorMode"), "loud"),
-        (("templating", "list", 0, "auto"), True),
-    ],
-)
-def test_a_value_that_grafana_does_not_know_is_found(project: Path, where: tuple[str | int, ...], what: object) -> None:
-    document = json.loads((DASHBOARDS / "fleet.json").read_text(encoding="utf-8"))
-    place: Any = document
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = what
-    for path in project.glob("*.ts"):
-        path.unlink()
-    (project / "wrong.ts").write_text(module(document))
-    assert "wrong.ts" in compiled(project)

@@ -31,6 +31,16 @@ def test_commands_have_the_process_and_the_place_as_far_as_the_host_knows_them(t
     store.close()
 
 
+def test_what_is_history_is_no_finding(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = EventStore.open(tmp_path, clock)
+    for key, history in (("a", True), ("b", False)):
+        store.commit([event(key, cause=Cause.HOST_OOM, observed=NOW, time=NOW, history=history)], [])
+    view = DaemonView(store, load_catalogue(), clock, samples.status(), PeersConfig())
+    assert [(finding.count, finding.first.key) for finding in view.findings()] == [(1, b"b")]
+    store.close()
+
+
 def test_of_a_finding_of_exec_the_cause_holds_whatever_the_daemons_rules_are() -> None:
     catalogue = load_catalogue()
     general = next(rule for rule in catalogue.rules if rule.whole_text and rule.cause is Cause.HOST_OOM)

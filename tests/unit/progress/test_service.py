@@ -52,7 +52,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setattr("tpuwatch.progress.service.WAIT_SECONDS", 0.0)  # what is to be taken is there
     scene = Scene(tmp_path)
     scene.service._open()
     yield scene

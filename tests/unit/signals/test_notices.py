@@ -244,7 +244,6 @@ class Cloud:
         with self.world.lock:
             for name, value in changes.items():
                 setattr(self.node, name, value)
-        self.server.changed()
         thread.join(30)  # half of what it waits for where nothing changes
         assert not thread.is_alive()
         return answers[0]

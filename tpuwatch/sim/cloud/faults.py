@@ -106,10 +106,7 @@ class _ActiveFault:
             return False
         pattern = self.fault.method
         if pattern == "*":  # calls only: operations must be named
-            named = not method.endswith("Operation") or method in _CALLS_ON_OPERATIONS
+            named = not method.endswith("Operation") or method == "GetOperation"
         else:
             named = fnmatchcase(method, pattern) or fnmatchcase(full, pattern)
         return named and fnmatchcase(resource, self.fault.resource)
-
-
-_CALLS_ON_OPERATIONS = frozenset({"GetOperation", "CancelOperation", "WaitOperation", "DeleteOperation"})

@@ -15,8 +15,6 @@ from tpuwatch.sim.cloud.responses import ServiceError, not_found
 from tpuwatch.sim.cloud.work import Work, begin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.world import World
 
@@ -87,18 +85,6 @@ def start(world: World, path: str, api: str) -> SimOperation:
     return begin(world, "StartNode", api, path, Work([node], "STARTING", world.timing.start, end))
 
 
-def update(world: World, path: str, api: str, change: Callable[[SimNode], None]) -> SimOperation:
-    """Change what people may change of a node."""
-    node = find(world, path)
-    _require(node, "update")
-
-    def end(at: float) -> None:
-        change(node)
-        world.record_event(node, "update", at)
-
-    return begin(world, "UpdateNode", api, path, Work([node], "", world.timing.update, end))
-
-
 def delete(world: World, path: str, api: str) -> SimOperation:
     """Any state → DELETING → gone."""
     node = find(world, path)
@@ -153,20 +139,6 @@ def reset(world: World, path: str, api: str, nodes: list[SimNode]) -> SimOperati
             world.boot(node, at)
 
     return begin(world, "ResetQueuedResource", api, path, Work(nodes, "RESTARTING", world.timing.reset, end))
-
-
-def maintain(world: World, path: str, api: str, method: str, nodes: list[SimNode]) -> SimOperation:
-    """Have the maintenance begin now, which is announced or simulated."""
-    for node in nodes:
-        _require(node, "maintain")
-        if node.maintenance is not None and node.maintenance.status == "ONGOING":
-            raise ServiceError("FAILED_PRECONDITION", f"Node {node.name} is under maintenance already.")
-
-    def end(_: float) -> None:
-        for node in nodes:
-            world.maintain(node)
-
-    return begin(world, method, api, path, Work(nodes, "", world.timing.update, end))
 
 
 def _require(node: SimNode, verb: str, *states: str) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ROOT: Final = "/computeMetadata/v1/"
 TEXT: Final = "application/text"
 JSON: Final = "application/json"
-CLOUD_PLATFORM: Final = "https://www.googleapis.com/auth/cloud-platform"
 _CAMEL: Final = {
     name: re.sub(r"-(\w)", lambda found: found[1].upper(), name)
     for name in (
@@ -61,7 +60,7 @@ class Query:
 
     path: str
     recursive: bool = False
-    as_json: bool | None = None  # None: as is usual for what is asked for
+    as_json: bool = False  # a leaf; a directory is shown as JSON whenever it is recursive
     waits: bool = False
     last_etag: str = ""
     timeout_seconds: float = math.inf
@@ -75,7 +74,7 @@ class Query:
         return cls(
             path=path,
             recursive=values.get("recursive", "").lower() == "true",
-            as_json={"json": True, "text": False}.get(values.get("alt", "")),
+            as_json=values.get("alt") == "json",
             waits=values.get("wait_for_change", "").lower() == "true",
             last_etag=values.get("last_etag", ""),
             timeout_seconds=int(timeout) if re.fullmatch(r"\d{1,9}", timeout) else math.inf,
@@ -87,7 +86,7 @@ class Account:
     """The VM's service account. As on Compute Engine, a token has the account's scopes, whatever a client asks for."""
 
     email: str = "tpu@simulated.iam.gserviceaccount.com"
-    scopes: tuple[str, ...] = (CLOUD_PLATFORM,)
+    scopes: tuple[str, ...] = ("https://www.googleapis.com/auth/cloud-platform",)
     token_seconds: int = 3599  # how long a new token is good; 0 or less hands out tokens that have expired
 
 
@@ -165,13 +164,9 @@ def _without(value: Any, drop: tuple[str, ...]) -> Any:
 def _directory(values: dict[str, Any], query: Query) -> Page:
     if not query.path.endswith("/"):
         return Page(301, f"{query.path}/\n".encode(), location=f"{query.path}/")
-    if query.recursive and query.as_json is not False:
-        return _as_json(_plain(values))
     if query.recursive:
-        return Page(200, "".join(_flat(values)).encode())
+        return _as_json(_plain(values))
     names = sorted(name + "/" * _is_directory(value) for name, value in values.items())
-    if query.as_json:
-        return _as_json(names)
     return Page(200, "".join(f"{name}\n" for name in names).encode())
 
 
@@ -180,10 +175,8 @@ def _leaf(value: Any, query: Query) -> Page:
         return _missing()
     if isinstance(value, MetadataRecord) and not value:
         return Page(503, _NO_NOTICE, JSON)
-    if query.as_json:
+    if query.as_json or isinstance(value, MetadataRecord):
         return _as_json(value)
-    if isinstance(value, MetadataRecord):
-        return Page(200, "\n".join(f"{name} {part}" for name, part in value.items()).encode())
     if isinstance(value, list):
         return Page(200, "".join(f"{part}\n" for part in value).encode())
     return Page(200, str(value).encode())
@@ -194,14 +187,6 @@ def _plain(value: Any) -> Any:
     if not _is_directory(value):
         return value
     return {_CAMEL.get(name, name): _plain(part) for name, part in value.items() if not callable(part)}
-
-
-def _flat(value: Any, path: str = "") -> list[str]:
-    if isinstance(value, dict):
-        return [line for name, part in value.items() for line in _flat(part, f"{path}/{name}" if path else name)]
-    if isinstance(value, list):
-        return [f"{path} {part}\n" for part in value]
-    return [] if callable(value) else [f"{path} {value}\n"]
 
 
 def _is_directory(value: Any) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 FLAVOR: Final = "Metadata-Flavor"
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10.0  # for a client to send its request
-CHECK_SECONDS: Final = 0.2  # between two checks of a waiting request for unannounced changes and a disconnect
+CHECK_SECONDS: Final = 0.1  # between two checks of a waiting request for changes and a disconnect
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _PORTAL: Final = Page(200, b"<!DOCTYPE html><title>Sign in</title><p>Sign in to the network.\n", "text/html")
 
@@ -42,19 +41,7 @@ class MetadataServer(LocalServer):
         """Binds a free port of this host at once; requests are answered after `start`. Raises OSError."""
         self.world = world
         self.pages = pages
-        self.wake = threading.Condition()
         super().__init__(_Handler, "sim-metadata", max_connections=MAX_CONNECTIONS, busy=_BUSY)
-
-    def changed(self) -> None:
-        """Let requests that wait for a change look at once; they look by themselves a little later."""
-        with self.wake:
-            self.wake.notify_all()
-
-    def close(self) -> None:
-        """Stop listening and cut what is open, requests that wait included; returns within moments."""
-        self.stopping.set()
-        self.changed()
-        super().close()
 
 
 class _Handler(OneRequestHandler):
@@ -90,10 +77,7 @@ class _Handler(OneRequestHandler):
         """Wait until something has happened, at most so long. Raises ConnectionAbortedError if the client has left."""
         end = time.monotonic() + seconds
         while not happened() and (left := end - time.monotonic()) > 0:
-            with self.server.wake:
-                if not self.server.stopping.is_set():
-                    self.server.wake.wait(min(left, CHECK_SECONDS))
-            if self.server.stopping.is_set() or self._is_abandoned():
+            if self.server.stopping.wait(min(left, CHECK_SECONDS)) or self._is_abandoned():
                 raise ConnectionAbortedError("the client has left")
 
     def _is_abandoned(self) -> bool:

@@ -70,10 +70,6 @@ class SimNode:
     notice: str = "NONE"  # the metadata server's maintenance-event
     preempted: bool = False  # the metadata server's preempted
     workloads: list[Workload] = field(default_factory=list)  # one per host; filled up by World.add
-    description: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)  # of the node: start-up scripts, keys
-    tags: list[str] = field(default_factory=list)
-    preemptible: bool = False  # the older form of spot
     runtime_version: str = "tpu-ubuntu2204-base"
     operation: str = ""  # the name of the operation that is under way on it
 

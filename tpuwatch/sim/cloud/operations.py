@@ -27,5 +27,4 @@ class SimOperation:
     created: float
     ended: float | None = None
     error: Error | None = None
-    cancel_requested: bool = False
     node: SimNode | None = None  # as it was at the end

@@ -27,7 +27,7 @@ class SimulatedQueuedResource:
     @property
     def spot(self) -> bool:
         """Whether its capacity can be taken back."""
-        return any(node.spot or node.preemptible for node in self.nodes)
+        return any(node.spot for node in self.nodes)
 
     @property
     def state(self) -> str:

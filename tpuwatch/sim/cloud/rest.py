@@ -40,7 +40,6 @@ RULES: Final = {
     "ListNodes": ("GET", f"{{parent={_PLACE}}}/nodes", ""),
     "CreateNode": ("POST", f"{{parent={_PLACE}}}/nodes", "node"),
     "GetNode": ("GET", f"{{name={_NODE}}}", ""),
-    "UpdateNode": ("PATCH", f"{{node.name={_NODE}}}", "node"),
     "DeleteNode": ("DELETE", f"{{name={_NODE}}}", ""),
     "StopNode": ("POST", f"{{name={_NODE}}}:stop", "*"),
     "StartNode": ("POST", f"{{name={_NODE}}}:start", "*"),
@@ -49,17 +48,10 @@ RULES: Final = {
     "ResetQueuedResource": ("POST", f"{{name={_RESOURCE}}}:reset", "*"),
     "ListOperations": ("GET", f"{{name={_PLACE}}}/operations", ""),
     "GetOperation": ("GET", f"{{name={_OPERATION}}}", ""),
-    "CancelOperation": ("POST", f"{{name={_OPERATION}}}:cancel", ""),
-    "DeleteOperation": ("DELETE", f"{{name={_OPERATION}}}", ""),
-}
-ALPHA_RULES: Final = {
-    "SimulateMaintenanceEvent": ("POST", f"{{name={_NODE}}}:simulateMaintenanceEvent", "*"),
-    "PerformMaintenance": ("POST", f"{{name={_NODE}}}:performMaintenance", "*"),
-    "PerformMaintenanceQueuedResource": ("POST", f"{{name={_RESOURCE}}}:performMaintenanceQueuedResource", "*"),
 }
 # Parameters of every Google API, which are no fields of the request.
 _SYSTEM: Final = frozenset({"alt", "fields", "key", "prettyPrint", "quotaUser", "access_token"})
-_OPERATIONS: Final = frozenset({"GetOperation", "ListOperations", "CancelOperation", "DeleteOperation"})
+_OPERATIONS: Final = frozenset({"GetOperation", "ListOperations"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +85,6 @@ class _Route:
 
     def response(self, raw: bytes, *, numbers: bool) -> dict[str, Any]:
         """The answer as JSON; enums as numbers where that is wanted."""
-        if self.name in ("CancelOperation", "DeleteOperation"):
-            return {}
         listed = self.name.startswith("List")
         shown = f"{self.name}Response" if listed else self.name[3:] if self.name.startswith("Get") else "Operation"
         message = self._message(shown).FromString(raw)
@@ -112,7 +102,7 @@ class _Route:
 
 
 def _routes(api: ApiVersion) -> Iterator[_Route]:
-    for name, (verb, template, body) in {**RULES, **(ALPHA_RULES if api.version == "v2alpha1" else {})}.items():
+    for name, (verb, template, body) in RULES.items():
         before, field, wanted, after = _VARIABLE.split(template)
         path = f"/{api.version}/{before}({wanted.replace('*', '[^/]+')}){after}"
         yield _Route(api, name, verb, re.compile(path), field, body)
@@ -158,7 +148,7 @@ class _Handler(OneRequestHandler):
         body = json.dumps(document, indent=2).encode() + b"\n"
         self.respond(status, body, "application/json; charset=UTF-8")
 
-    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class calls them so
+    do_POST = do_DELETE = do_GET  # noqa: N815 - the base class calls them so
 
     def _answer(self) -> dict[str, Any]:
         url = urlsplit(self.path)

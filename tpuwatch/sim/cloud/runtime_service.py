@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
-
-import grpc
 
 from tpuwatch.sim.cloud.interceptor import Interceptor
 from tpuwatch.sim.cloud.nodes import SERVING, WorkloadPhase
-from tpuwatch.sim.cloud.relay import Relay
+from tpuwatch.sim.cloud.relayed_server import RelayedServer
 from tpuwatch.sim.cloud.runtime_metrics import RuntimeMetrics
 
 if TYPE_CHECKING:
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
 
 _HOST: Final = "127.0.0.1"
 _THREADS: Final = 4  # calls that take longer than others wait here
-_STOP_SECONDS: Final = 5.0
 _BACKLOG: Final = 128
 
 
@@ -41,7 +37,7 @@ class RuntimeService:
         # Bound and never listening: it keeps the number while the port is closed, and connections are refused.
         self._place = _bound(0, socket.SO_REUSEPORT)
         self._port: int = self._place.getsockname()[1]
-        self._served: _Process | None = None
+        self._served: RelayedServer | None = None
 
     @property
     def ports(self) -> tuple[int]:
@@ -79,33 +75,18 @@ class RuntimeService:
     def _become(self, phase: WorkloadPhase) -> None:
         hung = phase is WorkloadPhase.HUNG
         if hung or phase in SERVING:
-            self._served = self._served or _Process(self._world, self._handler, self._port)
-            self._served.relay.silence(hung)
+            self._served = self._served or self._process()
+            self._served.silence(hung)
         elif self._served is not None:
-            self._served.end()
+            self._served.stop()
             self._served = None
 
-
-class _Process:
-    """The process that serves the metrics, as its callers see it: they reach it through a relay, which can hang."""
-
-    def __init__(self, world: World, handler: grpc.GenericRpcHandler, port: int) -> None:
-        name = f"sim-runtime-{port}"
-        self._interceptor = _Interceptor(world)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=name)
-        self._server = grpc.server(self._pool, handlers=[handler], interceptors=[self._interceptor])
-        inner = self._server.add_insecure_port(f"{_HOST}:0")
-        self._server.start()
-        listening = _bound(port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+    def _process(self) -> RelayedServer:
+        """The process that serves the metrics, as its callers see it: it can hang."""
+        listening = _bound(self._port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
         listening.listen(_BACKLOG)
-        self.relay = Relay(listening, inner, f"{name}-relay")
-
-    def end(self) -> None:
-        """Cut all connections, refuse others, and wait until the threads are gone."""
-        self.relay.close()
-        self._interceptor.close()
-        self._server.stop(0).wait(_STOP_SECONDS)
-        self._pool.shutdown(wait=True)
+        name = f"sim-runtime-{self._port}"
+        return RelayedServer(listening, [self._handler], _Interceptor(self._world), name=name, threads=_THREADS)
 
 
 class _Interceptor(Interceptor):

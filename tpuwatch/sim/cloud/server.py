@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
-
-import grpc
 
 from tpuwatch.core import TpuwatchError
 from tpuwatch.sim.cloud.interceptor import Interceptor
-from tpuwatch.sim.cloud.relay import Relay
+from tpuwatch.sim.cloud.relayed_server import RelayedServer
 from tpuwatch.sim.cloud.tpu import OperationsService, TpuService
 from tpuwatch.sim.cloud.wire import ApiVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import grpc
+
     from tpuwatch.sim.cloud.world import World
 
 THREADS: Final = 64  # calls in a black hole hold one each
-STOP_SECONDS: Final = 5.0
 _BACKLOG: Final = 128
 
 
@@ -44,29 +42,21 @@ class CloudServer:
         apis = {version: ApiVersion(version) for version in ("v2", "v2alpha1")}
         handlers = [TpuService(world, api).handler() for api in apis.values()]
         self._world = world
-        self._interceptor = Interceptor(world)
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="sim-cloud")
-        self._server = grpc.server(
-            self._pool,
-            handlers=[*handlers, OperationsService(world, apis).handler(), *services],
-            interceptors=[self._interceptor],
-        )
+        handlers += [OperationsService(world, apis).handler(), *services]
         self._stopped = threading.Lock()
         self._looking = threading.Lock()
         self._host = host
-        inner = self._bind(tls)
         try:
             listening = _listening(host, port)
         except OSError as error:
-            self._server.stop(0)
-            self._pool.shutdown(wait=False)
             raise TpuwatchError(
                 f"Cannot listen on {host}:{port}: another program has the port, or that is no address of this machine. "
                 "Give another, or port 0 for any."
             ) from error
         self.port: int = listening.getsockname()[1]
-        self._server.start()
-        self._relay = Relay(listening, inner, "sim-cloud-relay")
+        self._server = RelayedServer(
+            listening, handlers, Interceptor(world), name="sim-cloud", threads=THREADS, tls=tls
+        )
 
     @property
     def address(self) -> str:
@@ -76,22 +66,12 @@ class CloudServer:
     def advance(self) -> None:
         """Look whether a fault makes its connections half-open, and fall silent or speak again."""
         with self._looking:
-            self._relay.silence(self._world.faults.half_open)
+            self._server.silence(self._world.faults.half_open)
 
     def stop(self) -> None:
         """Cut all calls and connections, and wait until the threads are gone. A second call does nothing."""
-        if not self._stopped.acquire(blocking=False):
-            return
-        self._interceptor.close()
-        self._server.stop(0).wait(STOP_SECONDS)
-        self._relay.close()
-        self._pool.shutdown(wait=True)
-
-    def _bind(self, tls: grpc.ServerCredentials | None) -> int:
-        """Take a port that only the relay knows."""
-        if tls is None:
-            return int(self._server.add_insecure_port("127.0.0.1:0"))
-        return int(self._server.add_secure_port("127.0.0.1:0", tls))
+        if self._stopped.acquire(blocking=False):
+            self._server.stop()
 
 
 def _listening(host: str, port: int) -> socket.socket:

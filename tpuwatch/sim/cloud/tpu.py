@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from google.longrunning import operations_pb2
-from google.protobuf import empty_pb2
 
 from tpuwatch.sim.cloud import lifecycle, work
 from tpuwatch.sim.cloud.queued_resources import find_queued_resource, list_queued_resources
@@ -19,20 +18,12 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.operations import SimOperation
     from tpuwatch.sim.cloud.queued_resources import SimulatedQueuedResource
     from tpuwatch.sim.cloud.wire import ApiVersion
     from tpuwatch.sim.cloud.world import World
 
 OPERATIONS_SERVICE: Final = "google.longrunning.Operations"
-# What UpdateNode lets people change.
-_CHANGEABLE: Final[dict[str, Callable[[Any], Any]]] = {
-    "description": lambda message: message.description,
-    "labels": lambda message: dict(message.labels),
-    "metadata": lambda message: dict(message.metadata),
-    "tags": lambda message: list(message.tags),
-}
 
 
 class TpuService:
@@ -51,15 +42,10 @@ class TpuService:
             "DeleteNode": self._beginning(lifecycle.delete),
             "StopNode": self._beginning(lifecycle.stop),
             "StartNode": self._beginning(lifecycle.start),
-            "UpdateNode": self.update_node,
             "ListQueuedResources": self.list_queued_resources,
             "GetQueuedResource": self.get_queued_resource,
             "ResetQueuedResource": self.reset_queued_resource,
         }
-        if self._api.version == "v2alpha1":
-            methods["SimulateMaintenanceEvent"] = self.simulate_maintenance_event
-            methods["PerformMaintenance"] = self.perform_maintenance
-            methods["PerformMaintenanceQueuedResource"] = self.perform_maintenance_queued_resource
         return generic_handler(
             self._world,
             self._api.service,
@@ -83,19 +69,6 @@ class TpuService:
         node = self._api.read_node(request.parent, request.node_id, request.node)
         return self._begun(lifecycle.create(self._world, node, self._api.version))
 
-    def update_node(self, request: Any) -> Any:
-        """Change description, labels, metadata or tags, as the mask says."""
-        paths = list(request.update_mask.paths)
-        if not paths or not set(paths) <= _CHANGEABLE.keys():
-            raise ServiceError("INVALID_ARGUMENT", f"Invalid update mask: {', '.join(paths) or 'it is empty'}")
-        values = {path: _CHANGEABLE[path](request.node) for path in paths}
-
-        def change(node: SimNode) -> None:
-            for path, value in values.items():
-                setattr(node, path, value)
-
-        return self._begun(lifecycle.update(self._world, request.node.name, self._api.version, change))
-
     def list_queued_resources(self, request: Any) -> Any:
         """A page of the queued resources of a location."""
         found = list_queued_resources(self._world, f"{_project(request.parent)}/")
@@ -115,29 +88,9 @@ class TpuService:
             raise ServiceError("FAILED_PRECONDITION", f"Cannot reset {resource.path}: its state is {resource.state}.")
         return self._begun(lifecycle.reset(self._world, resource.path, self._api.version, resource.nodes))
 
-    def simulate_maintenance_event(self, request: Any) -> Any:
-        """Have an unscheduled maintenance begin on a node; the workers in the request are ignored."""
-        return self._maintain("SimulateMaintenanceEvent", request.name, [lifecycle.find(self._world, request.name)])
-
-    def perform_maintenance(self, request: Any) -> Any:
-        """Have the maintenance that is announced for a node begin now."""
-        return self._maintain(
-            "PerformMaintenance", request.name, [_announced(lifecycle.find(self._world, request.name))]
-        )
-
-    def perform_maintenance_queued_resource(self, request: Any) -> Any:
-        """Have the maintenance begin now that is announced for the named nodes of a queued resource, or for all."""
-        resource = self._queued(request.name)
-        wanted = {name.rpartition("/")[2] for name in request.node_names}
-        nodes = [_announced(node) for node in resource.nodes if not wanted or node.name in wanted]
-        return self._maintain("PerformMaintenanceQueuedResource", resource.path, nodes)
-
     def _beginning(self, change: Callable[[World, str, str], SimOperation]) -> Callable[[Any], Any]:
         """A method that begins an operation on the node of its request."""
         return lambda request: self._begun(change(self._world, request.name, self._api.version))
-
-    def _maintain(self, method: str, path: str, nodes: list[SimNode]) -> Any:
-        return self._begun(lifecycle.maintain(self._world, path, self._api.version, method, nodes))
 
     def _queued(self, path: str) -> SimulatedQueuedResource:
         lifecycle.check_parent(self._world, path.partition("/queuedResources/")[0])
@@ -164,9 +117,6 @@ class OperationsService:
         methods = {
             "GetOperation": self.get_operation,
             "ListOperations": self.list_operations,
-            "CancelOperation": self.cancel_operation,
-            "DeleteOperation": self.delete_operation,
-            "WaitOperation": self.get_operation,  # which may return before the operation has ended
         }
         return generic_handler(
             self._world,
@@ -186,16 +136,6 @@ class OperationsService:
         shown = [self._show(self._world.operations[name]) for name in names]
         return operations_pb2.ListOperationsResponse(operations=shown, next_page_token=token)
 
-    def cancel_operation(self, request: Any) -> Any:
-        """Write the wish down; the operation goes on, as the contract of this method allows."""
-        work.find(self._world, request.name).cancel_requested = True
-        return empty_pb2.Empty()
-
-    def delete_operation(self, request: Any) -> Any:
-        """Forget an operation; what it does goes on."""
-        del self._world.operations[work.find(self._world, request.name).name]
-        return empty_pb2.Empty()
-
     def _show(self, operation: SimOperation) -> Any:
         return show_operation(self._world, self._apis[operation.api], operation)
 
@@ -210,12 +150,6 @@ def show_operation(world: World, api: ApiVersion, operation: SimOperation) -> An
         elif operation.node is not None:
             result = api.node(operation.node)
     return api.operation(operation, common_metadata=world.common_metadata, result=result)
-
-
-def _announced(node: SimNode) -> SimNode:
-    if node.maintenance is None:
-        raise ServiceError("FAILED_PRECONDITION", f"No maintenance is announced for node {node.name}.")
-    return node
 
 
 def _project(parent: str) -> str:

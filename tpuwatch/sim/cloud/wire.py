@@ -45,22 +45,18 @@ class ApiVersion:
         """A node as the API shows it."""
         message = self._node(
             name=node.path,
-            description=node.description,
             accelerator_type=node.accelerator_type,
             state=_number(node.state, self._states),
             health_description=node.health_description,
             runtime_version=node.runtime_version,
             health=_number(node.health, self._health),
             labels=node.labels,
-            metadata=node.metadata,
-            tags=node.tags,
             id=_id(node),
             api_version=self._api_version,
             queued_resource=f"{node.parent}/queuedResources/{node.queued_resource}" if node.queued_resource else "",
         )
         _set_time(message.create_time, node.created)
         message.scheduling_config.spot = node.spot
-        message.scheduling_config.preemptible = node.preemptible
         message.network_config.network = f"projects/{node.project}/global/networks/default"
         for worker in range(node.hosts):
             message.network_endpoints.add(ip_address=address(node, worker), port=TPU_PORT)
@@ -82,12 +78,8 @@ class ApiVersion:
             name,
             accelerator_type=message.accelerator_type,
             runtime_version=message.runtime_version,
-            description=message.description,
             labels=dict(message.labels),
-            metadata=dict(message.metadata),
-            tags=list(message.tags),
-            spot=message.scheduling_config.spot,
-            preemptible=message.scheduling_config.preemptible,
+            spot=message.scheduling_config.spot or message.scheduling_config.preemptible,
         )
 
     def queued_resource(self, resource: SimulatedQueuedResource) -> Any:
@@ -110,7 +102,6 @@ class ApiVersion:
         metadata = self.message("OperationMetadata")(
             target=operation.target,
             verb=operation.verb,
-            cancel_requested=operation.cancel_requested,
             api_version=operation.api,
         )
         _set_time(metadata.create_time, operation.created)

@@ -41,7 +41,6 @@ class Timing:
     reset: float = 240.0
     create: float = 180.0
     delete: float = 60.0
-    update: float = 2.0
     timeout: float = 300.0  # until the API finds a dead guest unresponsive
     preemption: float = 30.0  # from the notice to the end
 

@@ -139,7 +139,6 @@ class Durations(Section):
     reset: Wait = Field(default=_USUAL.reset, description="To reset a queued resource.")
     create: Wait = Field(default=_USUAL.create, description="To create a node.")
     delete: Wait = Field(default=_USUAL.delete, description="To delete it.")
-    update: Wait = Field(default=_USUAL.update, description="To change its labels.")
     timeout: Wait = Field(default=_USUAL.timeout, description="Until the API finds a dead guest unresponsive.")
     preemption: Wait = Field(default=_USUAL.preemption, description="From the notice of a preemption to its end.")
 

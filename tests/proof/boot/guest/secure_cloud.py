@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.sim.cloud.metadata_pages import Account, Pages
+from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.server import CloudServer
@@ -29,7 +29,7 @@ if __name__ == "__main__":
     node = world.add(SimNode("sim-project", "us-central2-b", "train-1"))
     certificates = make_certificates(directory)
     cloud = CloudServer(world, tls=certificates.server())
-    metadata = MetadataServer(world, Pages(world, node.path, account=Account()))
+    metadata = MetadataServer(world, Pages(world, node.path))
     metadata.start()
     note = {
         "endpoint": f"localhost:{cloud.port}",

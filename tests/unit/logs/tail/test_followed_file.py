@@ -18,6 +18,7 @@ from tpuwatch.logs.tail.followed_file import (
     DELETED_SECONDS,
     GONE_SECONDS,
     MIN_CHUNK_BYTES,
+    PROGRESS_SECONDS,
     REWRITE_SECONDS,
     FileMatch,
     FollowedFile,
@@ -312,6 +313,45 @@ def test_a_rewritten_file_is_no_history(log: Path, follow: Open) -> None:
     os.truncate(log, 0)
     append(log, line(1))
     assert [file_match.history for file_match in settle(followed)] == [False]
+
+
+def step_of(followed: FollowedFile, now: float) -> int | None:
+    """The step that the file shows, once all of it is read."""
+    drain(followed)
+    shown = followed.take_progress(now)
+    return None if shown is None else shown.progress.step
+
+
+@pytest.mark.parametrize(("kind", "step"), [(StreamKind.TEXT, 100), (StreamKind.LIBTPU, None)])
+def test_only_the_output_of_a_job_shows_how_far_it_is(
+    log: Path, follow: Open, kind: StreamKind, step: int | None
+) -> None:
+    followed = follow(kind=kind)
+    append(log, "step 100: loss: 2.5000, 0.004 s/step\n")
+    assert step_of(followed, 0.0) == step
+
+
+def test_what_is_history_does_not_show_how_far_a_job_is(log: Path, follow: Open) -> None:
+    append(log, "step 100: loss: 2.5000, 0.004 s/step\n")
+    size = log.stat().st_size
+    followed = follow(
+        Cursor(str(log), log.stat().st_dev, log.stat().st_ino, b"", 0, history_until=size), StreamKind.TEXT
+    )
+    assert step_of(followed, 0.0) is None
+    append(log, "step 200: loss: 2.4000, 0.004 s/step\n")
+    assert step_of(followed, 0.0) == 200
+
+
+def test_how_far_a_job_is_is_shown_once_and_not_too_often_and_of_whole_lines(log: Path, follow: Open) -> None:
+    followed = follow(kind=StreamKind.TEXT)
+    append(log, "step 100: loss: 2.5000, 0.004 s/step\nst")
+    assert step_of(followed, 0.0) == 100
+    append(log, "ep 200: loss: 2.4000, 0.004 s/step\n")
+    assert step_of(followed, 0.9 * PROGRESS_SECONDS) is None
+    assert step_of(followed, PROGRESS_SECONDS) == 200
+    assert step_of(followed, 2 * PROGRESS_SECONDS) is None
+    append(log, "Saving.\n")
+    assert step_of(followed, 3 * PROGRESS_SECONDS) is None
 
 
 def test_a_cursor_is_given_only_when_it_moved(log: Path, follow: Open) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from google.api_core import exceptions
 from google.cloud import tpu_v2
-from google.longrunning import operations_pb2, operations_pb2_grpc
+from google.longrunning import operations_pb2
 
 from tests.unit.sim.cloud.servers import DEADLINE, PARENT, Cloud
 from tpuwatch.sim.cloud.faults import InjectedFault
@@ -181,34 +181,12 @@ def test_a_queued_resource_that_was_preempted_cannot_be_reset(cloud: Cloud) -> N
         ask(cloud, "reset_queued_resource", name=f"{PARENT}/queuedResources/qr-1")
 
 
-def test_an_update_changes_what_its_mask_names_and_nothing_else(cloud: Cloud) -> None:
-    cloud.add(labels={"old": "1"}, metadata={"script": "a"})
-    node = {"name": PATH, "labels": {"new": "2"}, "metadata": {"script": "b"}, "description": "d"}
-    ask(cloud, "update_node", node=node, update_mask={"paths": ["labels", "description"]})
-    cloud.pass_time(2)
-    shown = cloud.tpu.get_node(name=PATH, timeout=DEADLINE)
-    assert dict(shown.labels) == {"new": "2"}
-    assert dict(shown.metadata) == {"script": "a"}
-    assert shown.description == "d"
-    assert shown.state.name == "READY"
-
-
-@pytest.mark.parametrize("paths", [[], ["labels", "health"]])
-def test_an_update_of_anything_else_is_refused(cloud: Cloud, paths: list[str]) -> None:
-    cloud.add()
-    with pytest.raises(exceptions.InvalidArgument):
-        ask(cloud, "update_node", node={"name": PATH}, update_mask={"paths": paths})
-
-
 def test_nothing_but_a_deletion_comes_between_a_node_and_its_operation(cloud: Cloud) -> None:
     node = cloud.add()
     name = stop(cloud)
-    update = {"node": {"name": PATH}, "update_mask": {"paths": ["labels"]}}
-    for method, request in (("update_node", update), ("stop_node", {"name": PATH}), ("start_node", {"name": PATH})):
+    for again in (stop, start):
         with pytest.raises(exceptions.FailedPrecondition, match="an operation on it is under way"):
-            ask(cloud, method, **request)
-    with pytest.raises(exceptions.FailedPrecondition, match="an operation on it is under way"):
-        cloud.alpha.simulate_maintenance_event(request={"name": PATH}, timeout=DEADLINE)
+            again(cloud)
     ask(cloud, "delete_node", name=PATH)
     with pytest.raises(exceptions.FailedPrecondition):
         ask(cloud, "delete_node", name=PATH)
@@ -285,42 +263,3 @@ def test_an_operation_can_be_slow_or_never_end(cloud: Cloud) -> None:
     cloud.pass_time(1e6)
     assert not operation(cloud, name).done
     assert state(cloud) == "STARTING"
-
-
-def test_operations_are_listed_waited_for_cancelled_in_vain_and_forgotten(cloud: Cloud) -> None:
-    cloud.add("a")
-    cloud.add("b")
-    first, second = stop(cloud, f"{PARENT}/nodes/a"), stop(cloud, f"{PARENT}/nodes/b")
-    listed = cloud.operations.list_operations(PARENT, "", timeout=DEADLINE)
-    assert {one.name for one in listed} == {first, second}
-    cloud.operations.cancel_operation(first, timeout=DEADLINE)
-    metadata = tpu_v2.OperationMetadata.pb()()
-    assert operation(cloud, first).metadata.Unpack(metadata)
-    assert metadata.cancel_requested
-    waited = operations_pb2_grpc.OperationsStub(cloud.channel).WaitOperation(
-        operations_pb2.WaitOperationRequest(name=first), timeout=DEADLINE
-    )
-    assert not waited.done
-    cloud.operations.delete_operation(second, timeout=DEADLINE)
-    with pytest.raises(exceptions.NotFound):
-        operation(cloud, second)
-    cloud.pass_time(60)
-    assert {node.state for node in cloud.world.nodes.values()} == {"STOPPED"}
-
-
-def test_the_alpha_version_begins_maintenances(cloud: Cloud) -> None:
-    node = cloud.add()
-    with pytest.raises(exceptions.FailedPrecondition, match="No maintenance is announced"):
-        cloud.alpha.perform_maintenance(request={"name": PATH}, timeout=DEADLINE)
-    cloud.world.maintain(node, in_seconds=86_400)
-    begun = cloud.alpha.perform_maintenance(request={"name": PATH}, timeout=DEADLINE)
-    assert begun.metadata.api_version == "v2alpha1"
-    cloud.pass_time(2)
-    assert node.health == "UNHEALTHY_MAINTENANCE"
-    with pytest.raises(exceptions.FailedPrecondition, match="already"):
-        cloud.alpha.simulate_maintenance_event(request={"name": PATH}, timeout=DEADLINE)
-    cloud.pass_time(3600)
-    assert node.health == "HEALTHY"
-    cloud.alpha.simulate_maintenance_event(request={"name": PATH}, timeout=DEADLINE)
-    cloud.pass_time(2)
-    assert node.health == "UNHEALTHY_MAINTENANCE"

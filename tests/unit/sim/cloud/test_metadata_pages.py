@@ -6,12 +6,10 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.signals import Maintenance
-from tpuwatch.sim.cloud.metadata_pages import ROOT, Account, Page, Pages, Query
-from tpuwatch.sim.cloud.metadata_tree import MetadataDialect, bounds, instance_id
+from tpuwatch.sim.cloud.metadata_pages import ROOT, Page, Pages, Query
+from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
 from tpuwatch.sim.cloud.nodes import SimNode
 from tpuwatch.sim.cloud.world import World
 
@@ -75,34 +73,6 @@ def test_the_dialect_of_compute_engine_names_no_node() -> None:
     assert text(pages, "instance/name") == "train-1-1"
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "hosts", "chips", "expected"),
-    [
-        ("v5litepod-4", 1, 4, ((2, 2, 1), (1, 1, 1))),
-        ("v5litepod-8", 1, 8, ((2, 4, 1), (1, 1, 1))),
-        ("v5litepod-16", 4, 4, ((2, 2, 1), (2, 2, 1))),
-        ("v5litepod-1", 1, 1, ((1, 1, 1), (1, 1, 1))),
-        ("v4-256", 32, 4, ((2, 2, 1), (2, 2, 8))),
-        ("v5p-48", 6, 4, ((2, 2, 1), (1, 1, 6))),
-    ],
-)
-def test_bounds(accelerator: str, hosts: int, chips: int, expected: tuple[object, object]) -> None:
-    _, node = world_of(accelerator_type=accelerator, hosts=hosts, chips_per_host=chips)
-    assert bounds(node) == expected
-
-
-def test_the_instance_and_the_project() -> None:
-    world, node = world_of(notice="TERMINATE_ON_HOST_MAINTENANCE", preempted=True)
-    pages = Pages(world, node.path)
-    number = text(pages, "project/numeric-project-id")
-    assert text(pages, "project/project-id") == "lab"
-    assert text(pages, "instance/zone") == f"projects/{number}/zones/us-east5-a"
-    assert text(pages, "instance/id") == str(instance_id(node, 0))
-    assert text(pages, "instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE"
-    assert text(pages, "instance/preempted") == "TRUE"
-    assert get(pages, "instance/maintenance-event?alt=json").body == b'"TERMINATE_ON_HOST_MAINTENANCE"'
-
-
 def test_upcoming_maintenance_is_an_error_while_nothing_is_announced() -> None:
     world, node = world_of()
     pages = Pages(world, node.path)
@@ -117,7 +87,6 @@ def test_upcoming_maintenance_is_an_error_while_nothing_is_announced() -> None:
         "type": "SCHEDULED",
         "window_start_time": "2026-09-21T14:13:20+00:00",
     }
-    assert "maintenance_status PENDING\n" in text(pages, "instance/upcoming-maintenance")
 
 
 def test_directories_paths_and_what_is_not_there() -> None:
@@ -142,15 +111,6 @@ def test_directories_paths_and_what_is_not_there() -> None:
     whole = json.loads(text(pages, "?recursive=true"))
     assert whole["instance"]["maintenanceEvent"] == "NONE"
     assert whole["instance"]["attributes"]["accelerator-type"] == "v5litepod-4"
-    assert "project-id lab\n" in text(pages, "project/?recursive=true&alt=text")
-    assert json.loads(text(pages, "project/?alt=json")) == ["numeric-project-id", "project-id"]
-
-
-def test_values_can_be_left_out() -> None:
-    world, node = world_of()
-    pages = Pages(world, node.path)
-    assert pages.page(Query.parse(f"{ROOT}instance/attributes/tpu-env"), ("tpu-env",)).status == 404
-    assert pages.page(Query.parse(f"{ROOT}instance/attributes/"), ("tpu-env",)).status == 200
 
 
 def test_tokens_are_handed_out_again_until_shortly_before_their_end() -> None:
@@ -167,22 +127,6 @@ def test_tokens_are_handed_out_again_until_shortly_before_their_end() -> None:
     world.clock.advance(400)
     renewed = json.loads(text(pages, path))
     assert (renewed["access_token"] != first["access_token"], renewed["expires_in"]) == (True, 3599)
-
-
-def test_a_token_may_have_expired_when_it_is_handed_out() -> None:
-    world, node = world_of()
-    world.tokens = {}
-    pages = Pages(world, node.path, account=Account(token_seconds=0))
-    reply = json.loads(text(pages, "instance/service-accounts/default/token"))
-    assert reply["expires_in"] == 0
-    assert world.tokens == {reply["access_token"]: world.clock.time()}
-
-
-def test_a_machine_without_a_service_account() -> None:
-    world, node = world_of()
-    pages = Pages(world, node.path, account=None)
-    assert text(pages, "instance/service-accounts/") == ""
-    assert get(pages, "instance/service-accounts/default/?recursive=true").status == 404
 
 
 def test_a_vanished_node_s_machine_goes_on_to_report_what_was_known() -> None:

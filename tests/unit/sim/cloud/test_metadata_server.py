@@ -94,19 +94,6 @@ def waiting(ask: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, answers
 
 
-def test_wait_for_change_answers_when_the_value_changes(site: Site) -> None:
-    path = f"{ROOT}instance/maintenance-event"
-    first = site.get(f"{path}?wait_for_change=true&last_etag=0")  # an unknown etag: at once
-    assert first.text == "NONE"
-    etag = first.headers["ETag"]
-    thread, answers = waiting(lambda: site.get(f"{path}?wait_for_change=true&last_etag={etag}"))
-    site.node.notice = "TERMINATE_ON_HOST_MAINTENANCE"
-    site.server.changed()
-    thread.join(DEADLINE)
-    assert answers[0].text == "TERMINATE_ON_HOST_MAINTENANCE"
-    assert answers[0].headers["ETag"] != etag
-
-
 def test_wait_for_change_sees_what_nobody_reported_and_an_announcement(site: Site) -> None:
     path = f"{ROOT}instance/upcoming-maintenance?alt=json&wait_for_change=true"
     etag = site.get(f"{ROOT}instance/upcoming-maintenance?alt=json").headers["ETag"]
@@ -144,24 +131,6 @@ def test_close_releases_who_waits_and_who_is_in_a_black_hole() -> None:
     until(lambda: not [one for one in threading.enumerate() if one.name.startswith("sim-metadata")])
     with pytest.raises(OSError, match="refused"):
         site.get("/")
-
-
-def test_a_client_that_leaves_is_not_waited_for(site: Site) -> None:
-    connection = site.connection()
-    connection.request("GET", f"{ROOT}instance/maintenance-event?wait_for_change=true", headers=GOOGLE)
-    until(lambda: any(thread.is_alive() for thread in list(site.server._open.values())))
-    (thread,) = site.server._open.values()
-    connection.close()
-    thread.join(DEADLINE)
-    assert not thread.is_alive()
-
-
-@pytest.mark.parametrize(("code", "status"), [("UNAVAILABLE", 503), ("RESOURCE_EXHAUSTED", 429), ("INTERNAL", 500)])
-def test_faults_are_http_errors(site: Site, code: str, status: int) -> None:
-    site.world.faults.set(InjectedFault(method="metadata", code=code, message="no", retry_after_seconds=7, times=1))
-    reply = site.get(f"{ROOT}instance/name")
-    assert (reply.status, reply.text, reply.headers["Retry-After"]) == (status, "no", "7")
-    assert site.get(f"{ROOT}instance/name").status == 200
 
 
 def test_something_else_may_answer(site: Site) -> None:
@@ -209,8 +178,3 @@ def test_google_auth_gets_its_token_here(site: Site) -> None:
     assert module == "google.auth.compute_engine.credentials"
     assert (project, email) == ("lab", Account().email)
     assert token in site.world.tokens
-
-
-def test_google_auth_finds_no_service_account(site: Site) -> None:
-    site.pages.account = None
-    assert google_auth(site) == ["RefreshError"]

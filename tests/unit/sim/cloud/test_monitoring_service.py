@@ -15,7 +15,7 @@ from google.cloud.monitoring_v3.services.metric_service.transports import Metric
 from tests.unit.sim.cloud.servers import DEADLINE, PROJECT, ZONE
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.metadata_tree import instance_id
-from tpuwatch.sim.cloud.monitoring_samples import DUTY_CYCLE, IDLE, INFRA_HEALTH, MEMORY_TOTAL, MEMORY_USED
+from tpuwatch.sim.cloud.monitoring_samples import IDLE, INFRA_HEALTH
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
 from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.server import CloudServer
@@ -108,31 +108,6 @@ def test_idle_time_is_sampled_each_minute_and_seen_three_minutes_later(monitorin
     assert times(found[0]) == [300, 240, 180, 120, 60, 0]
     assert [point.value.int64_value for point in found[0].points] == [300, 240, 180, 120, 60, 0]
     assert times(monitoring.list(IDLE, seconds=300)[0]) == [300, 240]
-
-
-def test_samples_of_a_phase_stay_when_the_next_begins(monitoring: Monitoring) -> None:
-    monitoring.enter(WorkloadPhase.TRAINING)
-    monitoring.service.look()
-    monitoring.clock.advance(150)
-    monitoring.enter(WorkloadPhase.STUCK)
-    monitoring.service.look()
-    monitoring.clock.advance(330)
-    duty = monitoring.list(DUTY_CYCLE, ' AND metric.labels.accelerator_id = "0"')
-    assert [point.value.double_value > 50 for point in duty[0].points] == [False, False, False, True, True, True]
-    assert times(duty[0]) == [300, 240, 180, 120, 60, 0]
-    idle = monitoring.list(IDLE, ' AND metric.labels.chip = "0"')
-    assert [point.value.int64_value for point in idle[0].points] == [150, 90, 30, 0, 0, 0]
-
-
-def test_memory_is_reported_only_while_a_runtime_shows_it(monitoring: Monitoring) -> None:
-    monitoring.clock.advance(300)
-    assert monitoring.list(MEMORY_USED) == []
-    assert monitoring.list(IDLE)  # the chips idle whether or not a program runs
-    monitoring.enter(WorkloadPhase.TRAINING)
-    monitoring.clock.advance(300)
-    used, total = monitoring.list(MEMORY_USED)[0].points, monitoring.list(MEMORY_TOTAL)[0].points
-    assert len(used) == len(total) == 3
-    assert used[0].value.int64_value == int(0.6 * total[0].value.int64_value)
 
 
 def test_infra_health_turns_false_under_a_node_that_lies_and_ends_with_the_machine(monitoring: Monitoring) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -69,25 +67,6 @@ def test_bytes_pass_both_ways_and_the_end_too(way: Way) -> None:
         assert ended(ends[1 - leaver])
 
 
-def test_who_does_not_read_holds_up_his_own_connection_only(way: Way) -> None:
-    text = bytes(range(256)) * 4096
-    client, server = way.pair()
-    client.setblocking(False)
-    sent = 0
-    while select.select([], [client], [], 0.2)[1]:  # until all buffers on the way are full
-        sent += client.send(text[sent % 256 :])
-    other, far = way.pair()
-    other.sendall(b"hello")
-    assert far.recv(9) == b"hello"
-    got = bytearray()
-    while len(got) < sent:
-        got += server.recv(1 << 20)
-    assert got == (text * (sent // len(text) + 1))[:sent]
-    client.setblocking(True)
-    client.sendall(b"the end")
-    assert server.recv(9) == b"the end"
-
-
 def test_silence_closes_nothing_and_takes_new_connections_in(way: Way) -> None:
     client, server = way.pair()
     way.relay.silence(True)
@@ -104,44 +83,3 @@ def test_silence_closes_nothing_and_takes_new_connections_in(way: Way) -> None:
     near, far = way.pair()
     near.sendall(b"hello")
     assert far.recv(9) == b"hello"
-
-
-def test_what_came_in_the_silence_and_was_not_taken_yet_is_cut_too(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    stalled, go_on = threading.Event(), threading.Event()
-    select_really = way.relay._selector.select
-
-    def select_later() -> Any:
-        stalled.set()
-        go_on.wait(DEADLINE)
-        return select_really()
-
-    way.relay.silence(True)
-    monkeypatch.setattr(way.relay._selector, "select", select_later)
-    way.client()
-    assert stalled.wait(DEADLINE)
-    late = way.client()
-    late.sendall(b"hello")
-    way.relay.silence(False)
-    go_on.set()
-    assert ended(late)
-
-
-def test_a_server_that_ends_in_the_silence_is_not_noticed(way: Way) -> None:
-    client, server = way.pair()
-    way.relay.silence(True)
-    server.close()
-    assert not select.select([client], [], [], 0.2)[0]
-
-
-def test_where_no_server_listens_connections_end(way: Way) -> None:
-    way.server.close()
-    assert ended(way.client())
-
-
-def test_in_the_end_nothing_is_open(way: Way) -> None:
-    client, server = way.pair()
-    way.relay.close()
-    assert ended(client)
-    assert ended(server)
-    with pytest.raises(ConnectionRefusedError):
-        way.client()

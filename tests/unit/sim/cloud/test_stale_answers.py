@@ -6,7 +6,6 @@ import pytest
 from google.api_core import exceptions
 
 from tests.unit.sim.cloud.servers import DEADLINE, PARENT, Cloud
-from tpuwatch.model.signals import Symptom
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 PATH = f"{PARENT}/nodes/train-1"
@@ -60,26 +59,6 @@ def test_only_looks_are_old(cloud: Cloud) -> None:
     assert state(cloud) == "STOPPING"
 
 
-def test_nodes_come_and_go_late(cloud: Cloud) -> None:
-    cloud.add()
-    cloud.world.faults.set(InjectedFault(stale_seconds=10))
-    cloud.pass_time(5)
-    second = cloud.add("train-2")
-    cloud.world.vanish(cloud.world.nodes[PATH])
-    second.symptoms.append(Symptom("LOW_MEMORY", cloud.clock.time(), "0"))
-    cloud.pass_time(0)
-    assert states(cloud) == {"train-1": "READY"}
-    cloud.pass_time(9)
-    second.state = "REPAIRING"
-    assert state(cloud) == "READY"
-    cloud.pass_time(1)
-    assert states(cloud) == {"train-2": "READY"}
-    with pytest.raises(exceptions.NotFound):
-        state(cloud)
-    cloud.pass_time(9)
-    assert states(cloud) == {"train-2": "REPAIRING"}
-
-
 def test_before_the_fault_was_set_nothing_is_remembered(cloud: Cloud) -> None:
     cloud.add()
     stop(cloud)
@@ -91,15 +70,3 @@ def test_before_the_fault_was_set_nothing_is_remembered(cloud: Cloud) -> None:
     assert state(cloud) == "STOPPED"
     cloud.world.faults.set(InjectedFault(stale_seconds=3600))
     assert state(cloud) == "STOPPED"
-
-
-def test_what_is_remembered_is_bounded(cloud: Cloud) -> None:
-    node = cloud.add()
-    cloud.world.faults.set(InjectedFault(stale_seconds=10))
-    for number in range(200):
-        node.health_description = str(number)
-        cloud.pass_time(1)
-    assert len(cloud.world._state_history._snapshots) <= 12
-    cloud.world.faults.clear()
-    cloud.pass_time(1)
-    assert not cloud.world._state_history._snapshots

@@ -22,9 +22,6 @@ def test_a_node_is_shown_with_all_that_the_world_holds_of_it(cloud: Cloud) -> No
         spot=True,
         queued_resource="qr-1",
         labels={"team": "vision"},
-        metadata={"startup-script": "true"},
-        description="the second try",
-        tags=["ssh"],
         health="UNHEALTHY_MAINTENANCE",
         health_description="soon back",
         symptoms=[Symptom("OUT_OF_MEMORY", 1_789_999_000.5, "2", "the host ran out of memory")],
@@ -37,12 +34,8 @@ def test_a_node_is_shown_with_all_that_the_world_holds_of_it(cloud: Cloud) -> No
     assert node.accelerator_type == "v5litepod-16"
     assert node.runtime_version == "tpu-ubuntu2204-base"
     assert node.scheduling_config.spot
-    assert not node.scheduling_config.preemptible
     assert node.queued_resource == f"{PARENT}/queuedResources/qr-1"
     assert dict(node.labels) == {"team": "vision"}
-    assert dict(node.metadata) == {"startup-script": "true"}
-    assert node.description == "the second try"
-    assert list(node.tags) == ["ssh"]
     assert node.create_time.timestamp() == cloud.clock.time()
     assert node.api_version == tpu_v2.Node.ApiVersion.V2
     assert len({endpoint.ip_address for endpoint in node.network_endpoints}) == 4

@@ -59,16 +59,6 @@ def test_a_maintenance_is_announced_begins_and_ends_with_a_boot(world: World) ->
     assert node.workloads[0].phase == WorkloadPhase.NONE
 
 
-def test_a_new_announcement_replaces_the_old_one(world: World) -> None:
-    node = train(world)
-    world.maintain(node, in_seconds=600)
-    world.maintain(node, in_seconds=1200)
-    pass_time(world, 600)
-    assert node.maintenance.status == "PENDING"
-    pass_time(world, 600)
-    assert node.maintenance.status == "ONGOING"
-
-
 def test_nothing_befalls_a_node_that_has_been_replaced(world: World) -> None:
     old = train(world)
     world.hang(old)
