@@ -121,7 +121,7 @@ def _is_report(rule: Rule, event: Event, spoken_of: set[tuple[str, int]]) -> boo
         return True
     if kind_of(event.text, rule) is not LineKind.OUTPUT:
         spoken_of.add(place)
-    return place not in spoken_of or not rule.prose and kind_of(event.text, rule) is LineKind.OUTPUT
+    return place not in spoken_of or (not rule.prose and kind_of(event.text, rule) is LineKind.OUTPUT)
 
 
 def _pid(finding: Finding, pids: Collection[int]) -> str:
