@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs import StreamKind, any_near, is_source_code
+from tpuwatch.logs import LineKind, StreamKind, any_near, kind_of
 from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_together
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ def fold(
     groups: dict[_Key, _Group] = {}
     kills: dict[bytes, _Key] = {}  # of each what it is folded into, as not all lines on a kill name the same
     marks: set[str] = set()
+    spoken_of = set[tuple[str, int]]()  # lines with a program's words that say nothing of a failure of their own
     hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
     for record in _each(records, groups):
         if record.event is not None:
-            if record.event.time is None and is_source_code(record.event.text):
+            if not _is_report(record.rule, record.event, spoken_of):
                 continue
             key = kills.get(record.event.key) or _key(record.event)
             if key[1]:
@@ -111,6 +112,16 @@ def fold(
             finding.remedy += tuple(hints)
         finding.remedy = filled_in(finding.remedy, {**(known or {}), "PID": _pid(finding, pids)})
     return ordered
+
+
+def _is_report(rule: Rule, event: Event, spoken_of: set[tuple[str, int]]) -> bool:
+    """Whether a line says that it failed. `spoken_of`: lines with a program's words that do not; it is added to."""
+    place = event.file, event.offset
+    if event.time is not None:
+        return True
+    if kind_of(event.text, rule) is not LineKind.OUTPUT:
+        spoken_of.add(place)
+    return place not in spoken_of or (not rule.prose and kind_of(event.text, rule) is LineKind.OUTPUT)
 
 
 def _pid(finding: Finding, pids: Collection[int]) -> str:

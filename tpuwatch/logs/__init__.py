@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tpuwatch.logs.line_breaks import over_lines
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.job_output import any_near
+    from tpuwatch.logs.parse.line_kind import LineKind, kind_of
     from tpuwatch.logs.parse.match import Match, Repeats
     from tpuwatch.logs.parse.parser import LogParser, StreamKind
     from tpuwatch.logs.parse.scan import Scanner
-    from tpuwatch.logs.parse.source_code import is_source_code
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
     from tpuwatch.logs.rules.catalogue import (
         Catalogue,

