@@ -72,7 +72,8 @@ def fold(
     hold the TPU. `of_job`: the text is what a TPU job printed, whether it names a TPU or not.
 
     Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
-    the text explains, texts about another accelerator or service, guides that list errors, and lines of source code.
+    the text explains, texts about another accelerator or service, guides that list errors, and lines that report no
+    failure (LineKind).
     """
     groups: dict[_Key, _Group] = {}
     kills: dict[bytes, _Key] = {}  # of each what it is folded into, as not all lines on a kill name the same
@@ -81,7 +82,7 @@ def fold(
     hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
     for record in _each(records, groups):
         if record.event is not None:
-            if not _is_report(record.rule, record.event, spoken_of):
+            if not _is_report(record.rule, record.event, spoken_of, of_job=of_job):
                 continue
             key = kills.get(record.event.key) or _key(record.event)
             if key[1]:
@@ -114,14 +115,18 @@ def fold(
     return ordered
 
 
-def _is_report(rule: Rule, event: Event, spoken_of: set[tuple[str, int]]) -> bool:
-    """Whether a line says that it failed. `spoken_of`: lines with a program's words that do not; it is added to."""
-    place = event.file, event.offset
+def _is_report(rule: Rule, event: Event, spoken_of: set[tuple[str, int]], *, of_job: bool) -> bool:
+    """Whether a line says that it failed. `spoken_of`: lines with a program's words that do not; it is added to.
+
+    A job prints sentences of its own.
+    """
     if event.time is not None:
         return True
-    if kind_of(event.text, rule) is not LineKind.OUTPUT:
+    kind, place = kind_of(event.text, rule), (event.file, event.offset)
+    reports = kind is LineKind.OUTPUT or (of_job and kind is LineKind.MENTION)
+    if not reports:
         spoken_of.add(place)
-    return place not in spoken_of or (not rule.prose and kind_of(event.text, rule) is LineKind.OUTPUT)
+    return reports and not (rule.prose and place in spoken_of)
 
 
 def _pid(finding: Finding, pids: Collection[int]) -> str:

@@ -111,7 +111,7 @@ _OWN: Final = re.compile(
     r"|observ\w*|cannot|can't|could\s?n[o']t|tried|trying|have\san?)\b"
 )
 _HAPPENED: Final = re.compile(
-    r"(?i)\b(?:fail(?:s|ed|ing)?|crash\w*|hangs?|hung|stuck|dies|died|killed|abort\w*|exit(?:s|ed)|end(?:s|ed)|thr(?:ows?|ew)|stop(?:s|ped)"
+    r"(?i)\b(?:fail(?:s|ed|ing)?|crash\w*|halt\w*|bombed|broke|intermittently|hangs?|hung|stuck|dies|died|killed|abort\w*|exit(?:s|ed)|end(?:s|ed)|thr(?:ows?|ew)|stop(?:s|ped)"
     r"|errors?\sout|reports?|shows?|showed|says|remains?|still)\b"
     r"|\b(?:error|exception|traceback|output|log|message|trace|following)s?\b.{0,20}:"
     r"|\b(?:this|an?|same|below)\s(?:error|exception|failure|problem|issue|crash|message)\b"
@@ -146,6 +146,9 @@ def _is_mention(line: str, begin: int, end: int, *, written: bool) -> bool:
     if _OWN.search(line[:begin]):
         return False
     start = max(line.rfind(f"{mark} ", 0, begin) + 2 if f"{mark} " in line[:begin] else 0 for mark in ".?!")
+    if line.count("`", 0, begin) % 2:  # within a quotation: what comes before it counts
+        begin = line.rfind("`", 0, begin)
+        start = min(start, begin)
     before, after = line[start:begin], re.split(r"[.?!] ", line[end:], maxsplit=1)[0]
     around = line[start:end] + after if written else f"{before} {after}"
     supposed = _SUPPOSED.search(around if written else before) is not None

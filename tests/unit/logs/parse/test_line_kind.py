@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from tests.unit.whole_text import findings_in
+from tests.unit.whole_text import findings_in, matches_in
+from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs.parse.line_kind import LineKind, kind_of
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
@@ -132,3 +133,11 @@ def test_only_what_was_printed_or_reported_is_a_finding(message: str) -> None:
             text = f"On a v5litepod-16 TPU slice:\n{form.format(message)}\n"
             found = findings_in(text.encode(), SCANNER, "note.txt")
             assert bool(found) is (kind is LineKind.OUTPUT), (text, found)
+
+
+def test_of_a_jobs_own_output_only_commands_and_code_are_none() -> None:
+    for kind, forms in FORMS.items():
+        for form in forms:
+            found = matches_in(form.format("Core halted unexpectedly").encode(), SCANNER, "job.txt")
+            folded = fold((RecognisedRecord.from_match(match, "job.txt", 0.0) for match in found), of_job=True)
+            assert bool(folded) is (kind in (LineKind.OUTPUT, LineKind.MENTION)), form
