@@ -171,3 +171,9 @@ def test_on_a_node_of_kubernetes_no_step_asks_the_cloud_tpu_api() -> None:
     assert step.do.startswith("Look at its conditions, taints and labels: `kubectl describe node gke-pool-1`.")
     assert "never restarted through the Cloud TPU API" in step.do
     assert "tpu-vm" not in step.do
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_another_daemon_counts_only_of_a_node_that_is_watched_from_elsewhere(own: bool) -> None:
+    heard = Answer(Peer(answered=NOW), NOW, None, "", NOW)
+    assert (Facts(Evidence("trainer", NOW, own=own, peer=heard), JudgeLimits()).peer is None) is own
