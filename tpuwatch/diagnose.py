@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs import LineKind, StreamKind, any_near, kind_of
+from tpuwatch.logs import StreamKind, any_near, kind_of
 from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_together
 
 if TYPE_CHECKING:
@@ -116,14 +116,10 @@ def fold(
 
 
 def _is_report(rule: Rule, event: Event, spoken_of: set[tuple[str, int]], *, of_job: bool) -> bool:
-    """Whether a line says that it failed. `spoken_of`: lines with a program's words that do not; it is added to.
-
-    A job prints sentences of its own.
-    """
+    """Return whether a line says that it failed. `spoken_of`: lines with a program's words that do not; added to."""
     if event.time is not None:
         return True
-    kind, place = kind_of(event.text, rule), (event.file, event.offset)
-    reports = kind is LineKind.OUTPUT or (of_job and kind is LineKind.MENTION)
+    place, reports = (event.file, event.offset), kind_of(event.text, rule).reports(of_job=of_job)
     if not reports:
         spoken_of.add(place)
     return reports and not (rule.prose and place in spoken_of)

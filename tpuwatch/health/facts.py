@@ -93,7 +93,7 @@ class Facts:
         self.server: ModelServer | None = self._current(Signal.SERVER)
 
     def _current(self, signal: Signal) -> Any:
-        """What counts now of a signal: the machine's own only of its own node, a peer only of another."""
+        """Return what counts now of a signal: the machine's own only of its own node, a peer only of another."""
         if self.own if signal is Signal.PEER else signal.row.local and not self.own:
             return None
         return self.evidence.answer(signal).current(self.now, self.limits.answer_seconds(signal))

@@ -56,7 +56,7 @@ class JudgeLimits:
         self.slow_step_seconds = min(300.0, health.idle_seconds / 2)  # … under a program past its compile grace
 
     def answer_seconds(self, signal: Signal) -> float:
-        """How old the signal's answer may be to count."""
+        """Seconds for which an answer of the signal counts."""
         seconds: float = getattr(self, f"{signal.field}_seconds")
         return seconds
 

@@ -444,7 +444,7 @@ def _node_ids(raw: Any, watch: Watch) -> set[str]:
 
 
 def start(sources: SignalSources) -> None:
-    """Have the Cloud TPU API asked for the watched nodes."""
+    """Add the source that asks the Cloud TPU API for the watched nodes."""
     cloud, node = sources.config.cloud, sources.metrics.node
     memory = CloudMemory(sources.store, sources.metrics.daemon.count_store_error)
     source = CloudSignal(

@@ -100,21 +100,21 @@ class HostSignal:
 
 
 def start(sources: SignalSources) -> None:
-    """Have the machine looked at."""
+    """Add the source that looks at the machine."""
     config = sources.config
-    told = ""  # the id of the last probe
+    announced = ""  # the id of the last probe
 
     def ports() -> tuple[int, ...]:
         return metrics_ports(sources.identity()) if config.runtime.enabled else ()
 
     def on_answer(answer: Answer[Host]) -> None:
-        nonlocal told
+        nonlocal announced
         sources.post(Signal.HOST, answer)
         host = None if answer.problem else answer.value
         sources.metrics.node.set_host(host)
         probe = host.probe if host is not None else None
-        if probe is not None and probe.id != told:
-            told = probe.id
+        if probe is not None and probe.id != announced:
+            announced = probe.id
             sources.on_event(probe_event(probe))
 
     source = HostSignal(clock=sources.clock, root=config.host.root, ports=ports, state=config.state.dir)

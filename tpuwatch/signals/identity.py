@@ -255,7 +255,7 @@ class IdentitySignal:
 
 
 def start(sources: SignalSources) -> None:
-    """Have it found out who this machine is. What the configuration gives is known at once."""
+    """Add the source of this machine's identity. The part that the configuration gives is posted immediately."""
     config = sources.config
     source = IdentitySignal(
         config.cloud,

@@ -162,7 +162,7 @@ def _word(value: Any) -> str:
 
 
 def start(sources: SignalSources) -> None:
-    """Have the API of Kubernetes asked, in a cluster."""
+    """Add the source that asks the API of Kubernetes, in a cluster."""
     config = sources.config.kubernetes
     if not in_cluster(config, sources.environ):
         sources.post_off(Signal.KUBERNETES)

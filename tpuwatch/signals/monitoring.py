@@ -146,7 +146,7 @@ def _newest_points(reply: Any) -> Iterator[tuple[float, Any]]:
 
 
 def start(sources: SignalSources) -> None:
-    """Have Cloud Monitoring asked for this machine's samples."""
+    """Add the source that asks Cloud Monitoring for this machine's samples."""
     source = MonitoringSignal(
         sources.config,
         sources.identity,

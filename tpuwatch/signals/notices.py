@@ -222,7 +222,7 @@ def _event(cause: Cause, text: str, *, now: float, boot_id: str, source: str) ->
 
 
 def start(sources: SignalSources) -> None:
-    """Have the metadata server asked for what it announces."""
+    """Add the source that waits for the metadata server's notices."""
     source = NoticesSignal(metadata_client(sources), clock=sources.clock, rng=sources.rng)
 
     def on_answer(answer: Answer[Notices]) -> None:

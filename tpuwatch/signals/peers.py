@@ -464,7 +464,7 @@ def _one_of(words: type[E], value: str | None) -> E | None:
 
 
 def start(sources: SignalSources) -> None:
-    """Have the tpuwatch of other nodes asked, as soon as the cloud names some."""
+    """Add the source that asks the tpuwatch of other nodes, as soon as the cloud names some."""
     config, metrics = sources.config.peers, sources.metrics.peers
     sources.peers = source = PeersSignal(config, clock=sources.clock, rng=sources.rng)
 

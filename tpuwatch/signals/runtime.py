@@ -258,7 +258,7 @@ def _probe(family: socket.AddressFamily, address: str, ports: list[int], seconds
 
 
 def start(sources: SignalSources) -> None:
-    """Have the runtime asked for its metrics."""
+    """Add the source that asks the runtime for its metrics."""
     node, seconds = sources.metrics.node, sources.config.runtime.poll_seconds
     source = RuntimeSignal(
         lambda: metrics_ports(sources.identity()),

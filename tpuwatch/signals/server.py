@@ -204,6 +204,6 @@ def _get(url: str, client: HttpClient, seconds: float) -> str:
 
 
 def start(sources: SignalSources) -> None:
-    """Have the server of models asked for its metrics."""
+    """Add the source that asks the server of models for its metrics."""
     source = ServerSignal(sources.config.workload.metrics_url, clock=sources.clock)
     sources.add("server", source, POLL_SECONDS, partial(sources.post, Signal.SERVER), calls=TIMEOUT_SECONDS)

@@ -40,7 +40,8 @@ def flood(bench: Bench) -> Iterator[Figure]:
     """A log with an event in every line, no two alike."""
     log = bench.directory("flood") / generate.NAME
     size = generate.write(log, bench.scale.flood, generate.failures())
-    ways = Readers(bench.scratch).ways(log, job=False)
+    readers = Readers(bench.scratch)
+    ways = readers.ways(log, readers.pipeline(log, job=False), readers.diagnose(log))
     for way, seconds in ways.items():
         yield Figure(f"a failure in each line: {way}", size / seconds / 1e6, "MB/s")
     if mtail.PROGRAM:
@@ -55,7 +56,7 @@ def flood(bench: Bench) -> Iterator[Figure]:
 
 def _to_newlines(name: str, log: Path, readers: Readers) -> Iterator[Figure]:
     size, newlines = log.stat().st_size, newline_seconds(log)
-    ways = readers.ways(log, job=False)
+    ways = readers.ways(log, readers.pipeline(log, job=False), readers.diagnose(log))
     newlines = min(newlines, newline_seconds(log))  # before and after: a machine has its moments
     yield Figure(f"{name}: counting newlines in Python", size / newlines / 1e6, "MB/s")
     for way, seconds in ways.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.proof.bench import generate, mtail, rules
 from tests.proof.bench.figures import Figure
-from tests.proof.bench.recognition import LEAST, Readers
+from tests.proof.bench.recognition import Readers
 from tpuwatch.logs.rules.catalogue import load_catalogue
 
 if TYPE_CHECKING:
@@ -161,10 +161,7 @@ def kinds(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"{name}: the pipeline, 4 times the log", pipeline[1] / pipeline[0], "x", at_most=LINEAR)
         yield Figure(f"{name}: diagnose, 4 times the log", diagnose[1] / diagnose[0], "x", at_most=LINEAR)
         megabytes = large.stat().st_size / 1e6
-        ways = {
-            "the pipeline": megabytes / pipeline[1],
-            "diagnose without its start-up": megabytes / max(diagnose[1] - readers.start_up(large), LEAST),
-        }
+        ways = {way: megabytes / seconds for way, seconds in readers.ways(large, pipeline[1], diagnose[1]).items()}
         for way, speed in ways.items():
             yield Figure(f"{name}: {way}", speed, "MB/s")
         if mtail.PROGRAM:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.logs.parse.line_kind import LineKind, kind_of
+from tpuwatch.logs.parse.line_kind import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.match import Match
     from tpuwatch.logs.parse.parser import LogParser
 
-_NO_OUTPUT = frozenset({LineKind.COMMAND, LineKind.CODE})
 _BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one reports the same failure
 _EXACT: Final = "exact"  # in a state: where the last specific faults are
 _MOST: Final = 32  # of them that are saved
@@ -94,7 +93,7 @@ class JobOutputParser:
                 given.append(match)
                 if match.rule.cause is not None:
                     self._exact += _places(match)
-            elif match.time is not None or kind_of(match.text, match.rule) not in _NO_OUTPUT:
+            elif match.time is not None or kind_of(match.text, match.rule).reports(of_job=True):
                 self._waiting.append(_Waiting(match, start))
         self._exact.sort()
         read = self._parser.done

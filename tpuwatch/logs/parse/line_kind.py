@@ -22,6 +22,10 @@ class LineKind(Enum):
     CODE = "code"  # a statement, a string or a comment with the words
     MENTION = "mention"  # a sentence that speaks of a failure, of one that may be, or that there is none
 
+    def reports(self, *, of_job: bool) -> bool:
+        """Return whether such a line says that something failed. `of_job`: a job printed it, sentences included."""
+        return self is LineKind.OUTPUT or (of_job and self is LineKind.MENTION)
+
 
 # Where one of these begins a line, a program printed it, whatever follows.
 _OUTPUT: Final = re.compile(
@@ -145,7 +149,7 @@ def _is_mention(line: str, begin: int, end: int, *, written: bool) -> bool:
     """
     if _OWN.search(line[:begin]):
         return False
-    start = max(line.rfind(f"{mark} ", 0, begin) + 2 if f"{mark} " in line[:begin] else 0 for mark in ".?!")
+    start = max(line.rfind(f"{mark} ", 0, begin) + 1 for mark in ".?!")  # 0 without one
     if line.count("`", 0, begin) % 2:  # within a quotation: what comes before it counts
         begin = line.rfind("`", 0, begin)
         start = min(start, begin)
