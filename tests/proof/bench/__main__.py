@@ -43,7 +43,7 @@ GUARDED = ("catch-up", "flood", "kinds")
 
 
 def main() -> int:
-    """1 where a guarded figure is lost; a benchmark that breaks raises."""
+    """1 where a guarded figure is lost, measured twice; a benchmark that breaks raises."""
     parser = argparse.ArgumentParser(prog="python -m tests.proof.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument(
@@ -64,12 +64,16 @@ def main() -> int:
     if not args.json:
         print("| figure | value | target | reached |\n|---|---|---|---|" if args.markdown else heading())
     for name in args.names or BENCHMARKS:
+        bad = list[Figure]()
         for figure in measure(BENCHMARKS[name], smoke=args.smoke):
             figures.append(figure)
             if args.smoke and name in GUARDED and figure.lost:
-                lost.append(figure)
+                bad.append(figure)
             if not args.json:
                 print(show(figure), flush=True)
+        if bad:  # what else the machine did is not there twice
+            again = {figure.name for figure in measure(BENCHMARKS[name], smoke=True) if figure.lost}
+            lost += [figure for figure in bad if figure.name in again]
     print(json.dumps([figure.document() for figure in figures], indent=2) if args.json else summary(figures))
     for figure in lost:
         print(f"worse than half of its target: {row(figure)}", file=sys.stderr)
