@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs import StreamKind, any_near, kind_of
+from tpuwatch.logs import StreamKind, any_near, framework_of, kind_of
 from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_together
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MAX_UNKEYED = 64 << 20  # and bytes of lines that have no key yet
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
 _OTHER_SERVICE = "other_service"
 _WORKLOAD = ("unit", "pod", "container", "cgroup")  # details that name what a killed process belongs to, the first one
-_GUIDE, _TRACEBACK = "guide", "traceback"
+_UNKNOWN: _Key = (Cause.UNKNOWN_FAILURE, "")
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "premapped_in_use", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
@@ -72,8 +72,7 @@ def fold(
     hold the TPU. `of_job`: the text is what a TPU job printed, whether it names a TPU or not.
 
     Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
-    the text explains, texts about another accelerator or service, guides that list errors, and lines that report no
-    failure (LineKind).
+    the text explains, what another accelerator or service says, and lines that report no failure (LineKind).
     """
     groups: dict[_Key, _Group] = {}
     kills: dict[bytes, _Key] = {}  # of each what it is folded into, as not all lines on a kill name the same
@@ -96,23 +95,27 @@ def fold(
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
     _join_consequences(groups)
-    names_tpu = _names_tpu(groups.values(), marks)
-    _drop_what_is_no_report(groups, marks, names_tpu=names_tpu, of_job=of_job)
-    places = _places(groups.values())
-    left = [
-        group
-        for group in groups.values()
-        if not group.explained(marks)
-        and group.is_of_tpu(names_tpu=names_tpu, of_job=of_job)
-        and not group.gives_way(places)
-    ]
-    findings = [group.finding(marks) for group in _where_prose_counts(left, marks)]
-    ordered = [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
+    found = [group.finding(marks) for group in _counting(groups, marks, of_job=of_job)]
+    ordered = [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
     for finding in ordered:
         if finding.cause.row.may_lack_metadata:
             finding.remedy += tuple(hints)
         finding.remedy = filled_in(finding.remedy, {**(known or {}), "PID": _pid(finding, pids)})
     return ordered
+
+
+def _counting(groups: dict[_Key, _Group], marks: set[str], *, of_job: bool) -> list[_Group]:
+    """Return the groups that are findings; where there are none, the failure that no rule explains."""
+    names_tpu = _names_tpu(groups.values(), marks)
+    unknown = groups.pop(_UNKNOWN, None) or _Group()
+    for key in _of_others(groups, marks, names_tpu=names_tpu, of_job=of_job):
+        unknown.take_as_unknown(groups.pop(key))
+    places = _places(groups.values())
+    counting = [group for group in groups.values() if not group.explained(marks)]
+    left = _where_prose_counts([group for group in counting if not group.gives_way(places)], marks)
+    if not left and len(counting) == len(groups) and unknown.records and not unknown.explained(marks):
+        left = [unknown.decisive(_of_what(marks, names_tpu=names_tpu or of_job))]
+    return left
 
 
 def _is_report(rule: Rule, event: Event, spoken_of: set[tuple[str, int]], *, of_job: bool) -> bool:
@@ -187,23 +190,32 @@ def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
     return any(group.names_tpu for group in groups)
 
 
-def _drop_what_is_no_report(groups: dict[_Key, _Group], marks: set[str], *, names_tpu: bool, of_job: bool) -> None:
-    """Leave out what a guide lists, and of a text that names no TPU what is another accelerator's or service's.
+def _of_others(groups: Mapping[_Key, _Group], marks: set[str], *, names_tpu: bool, of_job: bool) -> list[_Key]:
+    """Return the keys of the groups that are another accelerator's, another service's or any program's.
 
     A TPU job may look for other accelerators first.
     """
     others = {_OTHER_VENDOR} if of_job else {_OTHER_ACCELERATOR, _OTHER_VENDOR}
     elsewhere = not names_tpu and not marks.isdisjoint(others)
-    if elsewhere or _is_guide(groups.values(), marks):
-        groups.clear()
-    elif not names_tpu and _OTHER_SERVICE in marks:
-        for key in [key for key in groups if key[0].row.of_any_service]:
-            del groups[key]
+    any_service = not names_tpu and _OTHER_SERVICE in marks
+    return [
+        key
+        for key, group in groups.items()
+        if elsewhere
+        or (any_service and key[0].row.of_any_service)
+        or not group.is_of_tpu(names_tpu=names_tpu, of_job=of_job)
+    ]
 
 
-def _is_guide(groups: Iterable[_Group], marks: set[str]) -> bool:
-    """Whether the text lists errors and what to do, and no program's output stands in it."""
-    return _GUIDE in marks and _TRACEBACK not in marks and not any(group.is_dated for group in groups)
+def _of_what(marks: set[str], *, names_tpu: bool) -> dict[str, str]:
+    """Return what the text shows of a failure that no rule explains: the framework, and whose it is if no TPU's."""
+    framework = framework_of(marks)
+    shown = {} if framework is None else {"framework": framework}
+    if not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR}):
+        return {"of": "another accelerator", **shown}
+    if not names_tpu and _OTHER_SERVICE in marks:
+        return {"of": "another service", **shown}
+    return shown
 
 
 def _places(groups: Iterable[_Group]) -> dict[str, list[int]]:
@@ -339,10 +351,21 @@ class _Group:
             any_near(places.get(event.file, []), event.offset) for _, event in self.records
         )
 
-    @property
-    def is_dated(self) -> bool:
-        """Whether a program wrote one of these, with the time."""
-        return any(event.time is not None for _, event in self.records)
+    def take_as_unknown(self, other: _Group) -> None:
+        """Add the events of a group that is no TPU's, where their lines plainly show a failure."""
+        for record, event in other.records:
+            for rule in record.rule.otherwise:
+                if rule.search(event.text.encode()):
+                    details = rule.details(event.text.encode())
+                    same = replace(event, rule=rule.id, cause=Cause.UNKNOWN_FAILURE, details=details)
+                    self.add(replace(record, rule=rule, event=same, repeats=None), same)
+                    break
+
+    def decisive(self, shown: Mapping[str, str]) -> _Group:
+        """Return the group with the line first that says most, and with these details."""
+        ordered = sorted(self.records, key=lambda pair: pair[0].rule.rank)
+        records = [(record, replace(event, details={**event.details, **shown})) for record, event in ordered]
+        return replace(self, records=records)
 
     @property
     def only_prose(self) -> bool:

@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rules", action="append", default=[], metavar="DIR", help="a directory of own rules; may be given again"
     )
-    parser.add_argument("--exit-code", action="store_true", help="end with 1 when something was found")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="end with 1 when a cause was found, and with 3 when something failed that no rule explains",
+    )
     options.add_json(parser)
 
 
@@ -78,7 +82,9 @@ def _run(args: argparse.Namespace) -> int:
         return 2
     if unreadable:
         return 3
-    return 1 if args.exit_code and findings else 0
+    if not args.exit_code or not findings:
+        return 0
+    return 3 if all(finding.cause is Cause.UNKNOWN_FAILURE for finding in findings) else 1
 
 
 def _decided_here() -> tuple[Sequence[Launch], list[TunePlan]]:
@@ -142,7 +148,7 @@ class _Text:
 
     def records(self, bar: _Bar) -> Iterator[RecognisedRecord]:
         """What the rules recognise. Raises UnreadableError after that of the part that can be read."""
-        from tpuwatch.logs import UnreadableError, over_lines, text_chunks
+        from tpuwatch.logs import TextKind, UnreadableError, over_lines, text_chunks, text_kind
 
         parser, short, held = None, b"", []  # a short text is held until it is known whole
         hidden: list[Match] = []
@@ -164,6 +170,8 @@ class _Text:
             held += parser.finish()
         if short:
             held, hidden = over_lines(short, held, self._matches_in)
+            if text_kind(short) is not TextKind.REPORT:
+                held, hidden = [match for match in held if match.rule.cause is None], []
         yield from map(self._on_match, held)
         yield from map(self._record, hidden)
 

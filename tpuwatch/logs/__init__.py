@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.match import Match, Repeats
     from tpuwatch.logs.parse.parser import LogParser, StreamKind
     from tpuwatch.logs.parse.scan import Scanner
+    from tpuwatch.logs.parse.text_kind import TextKind, text_kind
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
     from tpuwatch.logs.rules.catalogue import (
         Catalogue,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         load_catalogue,
         with_threshold,
     )
+    from tpuwatch.logs.rules.frameworks import framework_of
     from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError, libtpu_file
     from tpuwatch.logs.tail.follow import Follower
     from tpuwatch.logs.tail.followed_file import FileMatch, FileProgress

@@ -282,6 +282,11 @@ class Cause(str, Enum):
         recovers=False, loop=LoopWords("loop-input-bound", "it waits for its input"),
         meaning="a training loop waits for its input for a fifth of its time or more",
     )
+    UNKNOWN_FAILURE = CauseRow(
+        "unknown_failure", "a person", "none: nobody knows what to do of it; it is in `tpuwatch events`", Whose.NONE,
+        recovers=True,
+        meaning="the text plainly shows a failure, and no rule explains it; it never causes an act",
+    )
     INTERRUPTED = CauseRow(
         "interrupted", "nobody", "none: a person did it", Whose.NONE, recovers=False,
         meaning="a person stopped the program",

@@ -43,7 +43,10 @@ def test_the_exit_code_judges_when_it_is_asked_to(
 ) -> None:
     (here / "bad").write_text(OOM)
     (here / "good").write_text("Everything is fine.\n")
+    (here / "unknown").write_text("ValueError: too many cooks\n")
     assert main(["diagnose", *flags, "bad"]) == code
+    assert main(["diagnose", *flags, "unknown"]) == 3 * code
+    assert main(["diagnose", *flags, "unknown", "bad"]) == code
     assert main(["diagnose", *flags, "good"]) == 0
     assert "Nothing is wrong that tpuwatch knows of." in capsys.readouterr().out
 
@@ -323,3 +326,11 @@ def test_only_what_a_text_needs_is_loaded(here: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     assert (b"premapped" in done.stdout, done.stderr) == (True, b"[]\n")
+
+
+def test_what_was_written_for_something_else_reports_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "change.md").write_text(f"This PR makes room.\n\n```\n{OOM}```\n")
+    (here / "report.md").write_text(f"I get this:\n\n```\n{OOM}```\n")
+    assert main(["diagnose", "--exit-code", "change.md"]) == 0
+    assert main(["diagnose", "--exit-code", "report.md"]) == 1
+    capsys.readouterr()

@@ -218,4 +218,4 @@ def test_a_commands_output_is_a_tpu_jobs_without_naming_one(tmp_path: Path, line
 def test_what_programs_print_and_go_on_needs_a_text_that_names_a_tpu(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("it failed: exit code 137\n")
-    assert _causes(_job(out)) == []
+    assert _causes(_job(out)) == [Cause.UNKNOWN_FAILURE]

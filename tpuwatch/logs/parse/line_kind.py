@@ -31,6 +31,7 @@ class LineKind(Enum):
 _OUTPUT: Final = re.compile(
     r"""
       .{0,40}\d{1,2}:\d{2}:\d{2}
+    | [^\n]{0,400}(?:\b[IWEF]\d{4}\s\d\d:|\d:\d\d\.\d{6}:\s[IWEF]\s)  # after a progress bar
     | \W*(?:
         \d{4}[-/]\d\d[-/]\d\d
       | [IWEFDC]\d{4}\s
@@ -79,6 +80,7 @@ _CODE: Final = re.compile(
     | \s{2,}(?:raise\ [\w.]+\($|[\w.]+(?:Error|Exception|ERROR):\ [Ii]f\b)
     | \s{2,}[\[({]{0,3}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,()\[\]\s]{0,9}){1,9}$
     | \s{2,}[\w.]+,\ [frbu]{0,2}["'][^"'\n]{0,300}["']\)*:?$
+    | \s{2,}\w{1,30}:\ [frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'),$
     | \s{2,}[\[({]{1,3}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'),\ [\w.]+[\])}]*,$
     | [+-]?\s{2,}(?:\#|//)\s
     | [^"'\n]{0,80}<<\s?["'] | (?!.*Check\ failed)[^"'\n]{0,80}\b(?:absl|std|tensorflow|xla)::[\w:]+\(
@@ -101,7 +103,8 @@ _SUPPOSED: Final = re.compile(
       (?!\s(?:not\s)?(?:find|see|connect|start|open|access|reach|be\s))
     | \bwhen(?:ever)?\ (?:a|an|the|any|some)\b
     | \b(?:indicates|occurs|means\ that|is\ (?:raised|thrown|returned|forced)|refers\ to|usually|typically|commonly)\b
-    | \b(?:for\ example|e\.g\.|such\ as|instead\ of|rather\ than|in\ order\ to)\b
+    | \b(?:for\ example|e\.g\.|such\ as)[\s,:`'"(]*$
+    | \b(?:instead\ of|rather\ than|in\ order\ to)\b
     | \bto\ (?:avoid|prevent|detect|handle|reproduce)\b
     | \b(?:no|never|without|isn't|aren't|doesn't|don't|didn't|wasn't|none\ of)\b.{0,40}
       \b(?:oom|error|preempt\w*|fail\w*|crash\w*|out\ of\ memory|timeouts?|hang\w*)\b
@@ -124,6 +127,11 @@ _HAPPENED: Final = re.compile(
 
 # What stands before the words that a program or a tool printed.
 _SAID: Final = re.compile(r""":[ `'"*]*$|(?:Error|Exception|available|Reason): |= ?$""")
+
+
+def is_written(line: str) -> bool:
+    """Return whether a person may have written the line: it is no output, command or code."""
+    return not (_OUTPUT.match(line) or _COMMAND.match(line) or _CODE.match(line))
 
 
 def kind_of(text: str, rule: Rule) -> LineKind:
@@ -149,10 +157,12 @@ def _is_mention(line: str, begin: int, end: int, *, written: bool) -> bool:
     """
     if _OWN.search(line[:begin]):
         return False
-    start = max(line.rfind(f"{mark} ", 0, begin) + 1 for mark in ".?!")  # 0 without one
-    if line.count("`", 0, begin) % 2:  # within a quotation: what comes before it counts
-        begin = line.rfind("`", 0, begin)
-        start = min(start, begin)
+    start = max(line.rfind(f"{mark} ", 0, begin) + 1 for mark in ".?!|")  # 0 without one; cells of a table
+    for place in (begin, end):
+        if line.count("`", 0, place) % 2:  # within a quotation: what comes before it counts
+            begin = line.rfind("`", 0, place)
+            start = min(start, begin)
+            break
     before, after = line[start:begin], re.split(r"[.?!] ", line[end:], maxsplit=1)[0]
     around = line[start:end] + after if written else f"{before} {after}"
     supposed = _SUPPOSED.search(around if written else before) is not None

@@ -12,7 +12,7 @@ import os
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.logs.parse.enough import Enough
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
@@ -27,6 +27,7 @@ from tpuwatch.logs.parse.repeats import LineMatches
 from tpuwatch.logs.parse.reports import Reports
 from tpuwatch.logs.parse.tentative import TentativeMatches
 from tpuwatch.logs.rules.marks import CHAIN_MARKS
+from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.records import CleanText
     from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
+
+_UNKNOWN: Final = Cause.UNKNOWN_FAILURE.value  # counts only where the same lines say nothing else
 
 
 class StreamKind(Enum):
@@ -308,6 +311,8 @@ class LogParser:
             name = rule.name
             if name not in matches or rule.rank < matches[name].rule.rank:
                 matches[name] = match
+        if any(match.rule.cause is not None for name, match in matches.items() if name != _UNKNOWN):
+            matches.pop(_UNKNOWN, None)
         if self._tentative and matches:
             self._tentative.give_way(matches)
         self._count([match.rule for match in matches.values()], self._buffer.offset + record.stop)

@@ -158,14 +158,17 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
 
 
 def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """The rules, each of a higher rank with those of its cause that rank before it."""
+    """The rules, each of a higher rank with those of its cause that rank before it, and any program's with what they
+    are where no TPU is named.
+    """
     rules = list(rules)
+    unknown = tuple(rule for rule in rules if rule.cause is Cause.UNKNOWN_FAILURE)
     for rule in rules:
-        if rule.cause is None or rule.rank <= 0:
-            yield rule
-        else:
-            before = (other for other in rules if other.cause is rule.cause and other.rank < rule.rank)
-            yield replace(rule, better=tuple(other for other in before if not other.tentative))
+        before = [other for other in rules if other.cause is rule.cause and other.rank < rule.rank]
+        ranks = rule.cause is not None and rule.rank > 0
+        better = tuple(other for other in before if not other.tentative) if ranks else ()
+        others = unknown if rule.any_program and rule not in unknown else ()
+        yield replace(rule, better=better, otherwise=others)
 
 
 def _load_file(

@@ -40,11 +40,17 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
 _GENERAL: Final[Mapping[str, str]] = {"packages": "the framework and libtpu"}
 
 
-def words(marks: Collection[str]) -> Mapping[str, str]:
-    """The words for a text with these marks: general ones unless it shows one framework.
+def framework_of(marks: Collection[str]) -> str | None:
+    """Return the one framework that a text with these marks shows; None with none or several.
 
     JAX and PyTorch/XLA programs often read their data by TensorFlow.
     """
     shown = [name for name in FRAMEWORKS if name in marks]
     certain = [name for name in shown if name != "tensorflow"] or shown
-    return FRAMEWORKS[certain[0]] if len(certain) == 1 else _GENERAL
+    return certain[0] if len(certain) == 1 else None
+
+
+def words(marks: Collection[str]) -> Mapping[str, str]:
+    """Return the words for a text with these marks: general ones unless it shows one framework."""
+    framework = framework_of(marks)
+    return _GENERAL if framework is None else FRAMEWORKS[framework]

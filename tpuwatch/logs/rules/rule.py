@@ -33,6 +33,9 @@ MACROS = {
     "{COUNT}": r"[0-9][0-9,]*",
     # What stands where a number was printed that is none, with what is before and after it: `loss` is in each line.
     "{NAN}": r"[- \t=:(\x27\"`](?:nan|inf)(?:s\b|inity\b|[ ,;)\]}|.!\x27\"\r\n])",
+    # The codes of a status that is not OK.
+    "{STATUS}": "CANCELLED|UNKNOWN|INVALID_ARGUMENT|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS|PERMISSION_DENIED"
+    "|UNAUTHENTICATED|RESOURCE_EXHAUSTED|FAILED_PRECONDITION|ABORTED|OUT_OF_RANGE|UNIMPLEMENTED|INTERNAL|UNAVAILABLE|DATA_LOSS",
     # Packages whose releases must fit together on a TPU.
     "{LIBRARY}": r"jax|jaxlib|libtpu|flax|optax|orbax|chex|haiku|torch_xla|torch_tpu|torchax|torch|tensorflow|vllm"
     r"|tpu_inference|transformers|qwix|tunix|[Mm]ax[Tt]ext|jetstream",
@@ -82,6 +85,7 @@ class Rule:
     a finding. `recovers`: if training continues afterwards, it was no fault. `cleared_by`: if this mark is anywhere in
     the same text, it was no fault. `rank` moves the finding up (negative) or down, before the order of causes.
     `better`: the rules of the same cause that rank before this one; where one of them matches, this one does not.
+    `otherwise`: of `any_program`, what its words are where they are no TPU's: the rules of an unknown failure.
 
     Each of these includes those before it. `any_program`: programs without a TPU print it too, so it counts only in a
     TPU job's output, and in a text that names a TPU. `general`: only the family of causes is certain, so it gives way
@@ -114,6 +118,7 @@ class Rule:
     whole_text: bool = False
     prose: bool = False
     better: tuple[Rule, ...] = ()
+    otherwise: tuple[Rule, ...] = ()
     steps: tuple[RemedyRule, ...] = ()
     examples: tuple[str, ...] = ()
     expected: tuple[Mapping[str, Any], ...] = ()  # details of the first examples

@@ -80,12 +80,9 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "other_vendor",
         "other_service",
         "no_metadata",
-        "change",
-        "explained",
         "jax",
         "torch_xla",
         "tensorflow",
-        "guide",
         "oom_limit",
     }
 
