@@ -384,6 +384,8 @@ class _Group:
         for _, other in self.records:
             if all(details[name] == value for name, value in other.details.items() if name in details):
                 details |= other.details
+        if record.rule.evidence:
+            details["evidence"] = record.rule.evidence
         spread: dict[str, list[Any]] = {}
         for _, other in self.records:
             for name, values in other.spread.items():
@@ -403,5 +405,6 @@ class _Group:
             remedy=record.rule.remedy_for(details, marks),
             latest=tuple(self.latest.values()),
             rule=record.rule.id,
+            confidence=record.rule.confidence,
         )
         return (record.rule.rank, event.cause.rank, finding.first.offset), finding

@@ -13,7 +13,7 @@ from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.events import Finding
+from tpuwatch.model.events import CauseConfidence, Finding
 
 SCANNER = Scanner(load_catalogue())
 NOW = 1_790_000_000.0
@@ -515,3 +515,18 @@ def test_a_remedy_names_the_framework_that_the_text_shows(beside: list[str], pac
     for lines in ([*beside, CRASH], [CRASH, *beside]):
         (finding,) = findings(*lines)
         assert f"update {packages} together" in finding.remedy[0].do
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [
+        (OOM, CauseConfidence.CERTAIN),
+        ("on a TPU v5e\njax.errors.JaxRuntimeError: INTERNAL: one thing is not another\n", CauseConfidence.LIKELY),
+        ("On our TPU the training hangs after a while.\n", CauseConfidence.POSSIBLE),
+        ("ValueError: too many cooks\n", CauseConfidence.CERTAIN),
+    ],
+)
+def test_a_cause_is_as_certain_as_what_it_was_recognised_by(text: str, confidence: CauseConfidence) -> None:
+    (finding,) = findings(text)
+    assert finding.confidence is confidence
+    assert ("evidence" in finding.details) == (confidence is not CauseConfidence.CERTAIN)

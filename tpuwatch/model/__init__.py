@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         EXEC,
         MAX_PLACES,
         MAX_VALUES,
+        CauseConfidence,
         Cursor,
         Event,
         Finding,

@@ -6,6 +6,7 @@ Everything here is plain data without I/O. Sizes are bytes, durations seconds, t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -118,6 +119,14 @@ class Remedy:
     source: str
 
 
+class CauseConfidence(str, Enum):
+    """How certain the cause of a finding is. The value is what users see."""
+
+    CERTAIN = "certain"  # a program said exactly this
+    LIKELY = "likely"  # a status and its subject, of a component that says no more
+    POSSIBLE = "possible"  # what somebody wrote, or words that programs print and go on
+
+
 @dataclass(slots=True)
 class Finding:
     """All events of one cause, folded into what the operator acts on."""
@@ -132,3 +141,4 @@ class Finding:
     remedy: tuple[Remedy, ...]
     latest: tuple[Event, ...] = ()  # the last one of each process or file that had it
     rule: str = ""  # the id of the one that has the summary
+    confidence: CauseConfidence = CauseConfidence.CERTAIN

@@ -15,7 +15,7 @@ from tests.unit.web.test_restarts import observed
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.events import Remedy
+from tpuwatch.model.events import CauseConfidence, Remedy
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Attempt, Phase, Target
@@ -93,6 +93,8 @@ def pages_of_findings() -> Iterator[str]:
     one = samples.finding()
     often = samples.finding(samples.event(age=3900), last=samples.event(age=60), count=12, line=None, remedy=())
     over = samples.finding(samples.event(Cause.PREMAPPED_EXHAUSTED, age=7200))
+    doubted = [replace(one, confidence=CauseConfidence.LIKELY) for one in (samples.finding(), over)]
+    yield page.render(samples.status(finding_seconds=5000.0), doubted, [], [])
     came_up = samples.launch(started=NOW - 30, pid=7)
     yield page.render(samples.status(finding_seconds=5000.0), [one, often, over], [came_up, samples.launch()], [])
     nowhere = samples.finding(samples.event(age=float("-inf")))

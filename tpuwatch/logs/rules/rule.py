@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import re2
 
 from tpuwatch.core import format_seconds, format_size, is_possible, listed, parse_seconds, parse_size
 from tpuwatch.logs.rules import frameworks, memory_report
 from tpuwatch.logs.rules.literals import anchors
-from tpuwatch.model import MAX_VALUES, Cause, Remedy
+from tpuwatch.model import MAX_VALUES, Cause, CauseConfidence, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -51,6 +51,11 @@ _LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match 
 MAX_MEMORY = 32 << 20  # bytes for the states of a pattern; where RE2's own 8 MiB are too few it is ten times slower
 _MAX_TRIES = 16  # matches that `unless` may reject in one record
 
+_EVIDENCE: Final = {
+    CauseConfidence.CERTAIN: "",
+    CauseConfidence.LIKELY: "a status and what it is about: its words are not known",
+    CauseConfidence.POSSIBLE: "words that programs also print and go on",
+}
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _NAME = re.compile(r"\{(\w+)\}")
 
@@ -129,6 +134,20 @@ class Rule:
     def name(self) -> str:
         """What its matches are told apart by: those of rules of the same cause are of one failure."""
         return self.cause.value if self.cause is not None else self.id
+
+    @property
+    def confidence(self) -> CauseConfidence:
+        """Return how certain it is that what its pattern matches has its cause."""
+        if not self.general or self.cause is Cause.UNKNOWN_FAILURE:  # that something failed is certain
+            return CauseConfidence.CERTAIN
+        return CauseConfidence.POSSIBLE if self.whole_text else CauseConfidence.LIKELY
+
+    @property
+    def evidence(self) -> str:
+        """Return why its cause is not certain; empty where it is."""
+        if self.prose:
+            return "what somebody wrote, and no program"
+        return _EVIDENCE[self.confidence]
 
     @property
     def remedy(self) -> tuple[Remedy, ...]:

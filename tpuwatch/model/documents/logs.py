@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from tpuwatch.core import Time, Words, like, redact
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.documents.words import CauseWord
-from tpuwatch.model.events import Event, Finding, Place, Remedy
+from tpuwatch.model.events import CauseConfidence, Event, Finding, Place, Remedy
 from tpuwatch.model.launches import Launch, Outcome
 
 
@@ -84,6 +84,7 @@ class FindingDocument:
     """What is wrong, where it was first seen, and what to do, the first step first."""
 
     cause: CauseWord
+    confidence: CauseConfidence
     count: int
     summary: str
     first: FirstSeenDocument
