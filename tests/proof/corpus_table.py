@@ -15,8 +15,10 @@ from tests.paths import SHARED
 from tests.unit.whole_text import findings_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model import Cause
 
-NONE = "-"  # the label of a text in which nothing may be found
+NONE = "-"  # the label of a text in which no cause may be named
+UNKNOWN = Cause.UNKNOWN_FAILURE.value  # right where something else than a TPU has failed
 UNSCORED = "?"
 
 
@@ -30,7 +32,14 @@ class Labelled:
 
     @property
     def right(self) -> bool:
-        return self.found[:1] == () if self.accept == (NONE,) else self.found[:1] != () and self.found[0] in self.accept
+        if self.accept == (NONE,):
+            return self.found in ((), (UNKNOWN,))
+        return self.found[:1] != () and self.found[0] in self.accept
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is said that something failed, and not what."""
+        return self.found == (UNKNOWN,)
 
 
 def corpus() -> list[Labelled]:
@@ -41,6 +50,11 @@ def corpus() -> list[Labelled]:
 def second_corpus() -> list[Labelled]:
     """More of them, labelled before any rule was tried on them."""
     return list(_judged(SHARED / "corpus-2" / "labels.tsv", SHARED / "corpus-2" / "texts"))
+
+
+def third_corpus() -> list[Labelled]:
+    """Less usual ones: prose, tables, launchers."""
+    return list(_judged(SHARED / "corpus-3" / "labels.tsv", SHARED / "corpus-3" / "texts"))
 
 
 def libtpu_runs() -> list[Labelled]:
@@ -66,7 +80,9 @@ def table(texts: list[Labelled]) -> Iterator[str]:
     for name, members in sorted(classes.items()):
         yield f"  {name:<22}{sum(text.right for text in members):>4} of {len(members):>3}"
     right = sum(text.right for text in texts)
-    yield f"  {'all':<22}{right:>4} of {len(texts):>3}  {right / max(1, len(texts)):.1%}"
+    unknown = sum(text.unknown for text in texts if not text.right)
+    share = right / max(1, len(texts))
+    yield f"  {'all':<22}{right:>4} of {len(texts):>3}  {share:.1%}, and {unknown} honestly unknown"
     for text in texts:
         if not text.right:
             expected, found = " or ".join(text.accept), ", ".join(text.found) or "nothing"
@@ -77,7 +93,14 @@ def main() -> int:
     if not SHARED.is_dir():
         sys.stderr.write(f"{SHARED} is not there: nothing to measure\n")
         return 3
-    for title, texts in (("corpus", corpus()), ("second corpus", second_corpus()), ("libtpu runs", libtpu_runs())):
+    sets = {
+        "corpus": corpus,
+        "second corpus": second_corpus,
+        "third corpus": third_corpus,
+        "libtpu runs": libtpu_runs,
+    }
+    for title, read in sets.items():
+        texts = read()
         sys.stdout.write("\n".join([title, *table(texts), ""]))
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, second_corpus, table
+from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, second_corpus, table, third_corpus
 
 needs_texts = pytest.mark.skipif(not SHARED.is_dir(), reason="the labelled texts are not beside the repository")
 
@@ -16,17 +16,16 @@ def wrong(texts: list[Labelled]) -> list[str]:
 
 
 @needs_texts
-@pytest.mark.parametrize("posted", [corpus, second_corpus])
-def test_the_first_finding_is_right_on_what_people_posted(posted: Callable[[], list[Labelled]]) -> None:
+@pytest.mark.parametrize(("posted", "share"), [(corpus, 0.05), (second_corpus, 0.05), (third_corpus, 0.12)])
+def test_the_first_finding_is_right_on_what_people_posted(posted: Callable[[], list[Labelled]], share: float) -> None:
     texts = posted()
-    assert len(wrong(texts)) <= 0.05 * len(texts), wrong(texts)
+    assert len(wrong(texts)) <= share * len(texts), wrong(texts)
 
 
 @needs_texts
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    assert [
-        text for text in [*corpus(), *second_corpus(), *libtpu_runs()] if text.accept == (NONE,) and text.found
-    ] == []
+    texts = [*corpus(), *second_corpus(), *libtpu_runs()]
+    assert [text for text in texts if text.accept == (NONE,) and not text.right] == []
 
 
 @needs_texts
