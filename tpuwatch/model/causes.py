@@ -215,10 +215,6 @@ class Cause(str, Enum):
         "invalid_program", _KERNEL_AUTHOR, PROGRAM_FAULT, Whose.PROGRAM, recovers=True,
         meaning="the program is rejected: tiling, layout, or an input that does not match",
     )
-    TENSOR_HANDLE = CauseRow(
-        "tensor_handle", _MODEL_OWNER, PROGRAM_FAULT, Whose.PROGRAM, recovers=True,
-        meaning="a remote tensor's handle is missing or no longer valid",
-    )
     CORE_HALTED = CauseRow(
         "core_halted", _OPERATOR, MACHINE_FAULT, Whose.NODE, recovers=False, hangs=True, of_tpu=True,
         meaning="a TPU core halted",
@@ -256,6 +252,10 @@ class Cause(str, Enum):
     DEADLINE_EXCEEDED = CauseRow(
         "deadline_exceeded", _OPERATOR, MACHINE_FAULT, Whose.UNCLEAR, recovers=True, waits=True,
         meaning="a call to the runtime, or waiting for other hosts, timed out",
+    )
+    TENSOR_HANDLE = CauseRow(
+        "tensor_handle", _MODEL_OWNER, PROGRAM_FAULT, Whose.PROGRAM, recovers=True,
+        meaning="a remote tensor's handle is missing or no longer valid",
     )
     NO_TPU_FOUND = CauseRow(
         "no_tpu_found", _OPERATOR, MACHINE_FAULT, Whose.NODE,

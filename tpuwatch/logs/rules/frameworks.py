@@ -1,6 +1,6 @@
-"""Words in remedies that are another framework's for each program: what to install or update, and names of functions.
+"""Words in remedies that depend on the framework and the launcher: what to install, names of functions, where logs are.
 
-A step of a remedy has `{packages}`, or `[[ {install}]]` for what has no general form.
+A step of a remedy has `{packages}`, or `[[ ({install})]]` for what has no general form.
 """
 
 from __future__ import annotations
@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# The marks by which a text shows them, and the words.
+# By the marks by which a text shows them: the first of these that it shows, unless it is one of two libraries.
 FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
+    "vllm": {
+        "packages": "vllm, tpu-inference and libtpu",
+        "install": "`pip install -U vllm-tpu`",
+        "save_hbm": "lower --max-num-seqs, --max-model-len or --max-num-batched-tokens, raise --tensor-parallel-size",
+    },
     "jax": {
         "packages": "jax, jaxlib and libtpu",
         "install": "`pip install -U 'jax[tpu]'`",
@@ -19,6 +24,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "own_data": "jax.make_array_from_process_local_data",
         "devices": "jax.device_count()",
         "compile": "jax.jit",
+        "save_hbm": "jax.checkpoint for the largest layers, donate_argnums of jax.jit for the state",
     },
     "torch_xla": {
         "packages": "torch, torch_xla and libtpu",
@@ -27,6 +33,13 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "own_data": "torch.utils.data.DistributedSampler",
         "devices": "torch_xla.runtime.global_runtime_device_count()",
         "compile": "torch_xla.compile",
+        "save_hbm": "torch_xla.utils.checkpoint for the largest layers, torch_xla.sync() after each step",
+    },
+    "keras": {
+        "packages": "keras, its backend and libtpu",
+        "find_nan": "keras.callbacks.TerminateOnNaN, and a backend's check off the TPU",
+        "compile": "jit_compile of Model.compile",
+        "save_hbm": "keras.config.set_dtype_policy('mixed_bfloat16'), keras.RematScope for the largest layers",
     },
     "tensorflow": {
         "packages": "tensorflow-tpu and libtpu",
@@ -35,22 +48,41 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "own_data": "distribute_datasets_from_function, per-replica batch",
         "devices": "len(tf.config.list_logical_devices('TPU'))",
         "compile": "tf.function",
+        "save_hbm": "tf.recompute_grad for the largest layers, mixed_bfloat16",
     },
 }
+_LIBRARIES: Final = frozenset({"jax", "torch_xla"})  # a text of both is of neither
 _GENERAL: Final[Mapping[str, str]] = {"packages": "the framework and libtpu"}
+# What started the program, and on which machines: of two, what the other one runs on comes last.
+LAUNCHERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ray": {
+        "other_logs": "`ray list nodes`, then `ray logs cluster --node-id=ID`",
+        "holders": "`ray list actors --detail`; end one with `ray job stop JOB`",
+    },
+    "kubernetes": {
+        "other_logs": "`kubectl logs --prefix --all-containers --selector=jobset.sigs.k8s.io/jobset-name=JOBSET`",
+        "holders": "`kubectl get pods --all-namespaces --output=wide`; end one with `kubectl delete pod POD`",
+    },
+    "tpu_vm": {
+        "other_logs": "`gcloud compute tpus tpu-vm ssh NODE --worker=all --command='tail /tmp/tpu_logs/*INFO'`",
+    },
+}
 
 
 def framework_of(marks: Collection[str]) -> str | None:
-    """Return the one framework that a text with these marks shows; None with none or several.
+    """Return the framework that a text with these marks shows; None with none or two libraries.
 
-    JAX and PyTorch/XLA programs often read their data by TensorFlow.
+    JAX, PyTorch/XLA and Keras programs often read their data by TensorFlow, and vLLM computes by JAX or PyTorch/XLA.
     """
     shown = [name for name in FRAMEWORKS if name in marks]
-    certain = [name for name in shown if name != "tensorflow"] or shown
-    return certain[0] if len(certain) == 1 else None
+    return None if not shown or (shown[0] in _LIBRARIES and _LIBRARIES.issubset(marks)) else shown[0]
 
 
 def words(marks: Collection[str]) -> Mapping[str, str]:
-    """Return the words for a text with these marks: general ones unless it shows one framework."""
+    """Return the words for a text with these marks: general ones unless it shows a framework, or a launcher."""
     framework = framework_of(marks)
-    return _GENERAL if framework is None else FRAMEWORKS[framework]
+    launcher = next((name for name in LAUNCHERS if name in marks), None)
+    return {
+        **(_GENERAL if framework is None else FRAMEWORKS[framework]),
+        **({} if launcher is None else LAUNCHERS[launcher]),
+    }

@@ -14,6 +14,7 @@ from tpuwatch.logs.rules.catalogue import (
     load_catalogue,
     with_threshold,
 )
+from tpuwatch.logs.rules.frameworks import FRAMEWORKS, LAUNCHERS
 from tpuwatch.logs.rules.marks import CHAIN_MARKS
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import Remedy
@@ -80,9 +81,8 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "other_vendor",
         "other_service",
         "no_metadata",
-        "jax",
-        "torch_xla",
-        "tensorflow",
+        *FRAMEWORKS,
+        *LAUNCHERS,
         "oom_limit",
     }
 
