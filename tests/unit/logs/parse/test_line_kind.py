@@ -28,6 +28,9 @@ MESSAGES = {
     "TPU initialization failed": "init-failed",
     "Mosaic failed to compile TPU kernel": "invalid-program",
     "No space left on device": "disk-full",
+    "libtpu.so is already in use by process 4711": "tpu-in-use",
+    "Unknown command line flag 'xla_tpu_gizmo'": "bad-flag",
+    "Failed to get global TPU topology": "init-failed",
 }
 
 FORMS = {
