@@ -54,3 +54,8 @@ def test_of_a_finding_of_exec_the_cause_holds_whatever_the_daemons_rules_are() -
     assert shown("hang") == [(Cause.HOST_OOM, False)]  # which is a rule of another cause
     assert shown(general.id, file="/logs/a") == []
     assert shown("their-own", file="/logs/a") == []
+
+
+def test_a_failure_that_no_rule_explains_is_an_event_and_no_problem_of_the_machine() -> None:
+    one = event("a", rule="unknown-exception", cause=Cause.UNKNOWN_FAILURE, text="ValueError: too many cooks")
+    assert findings_of([one], load_catalogue()) == []
