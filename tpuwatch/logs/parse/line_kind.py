@@ -91,7 +91,7 @@ _CODE: Final = re.compile(
 
 # The words of a sentence that say nothing by themselves: where some come before a message, it stands in a sentence.
 _FUNCTION_WORDS: Final = re.compile(
-    r"(?i)\b(?:the|a|an|is|are|was|were|be|to|of|and|in|that|it|for|with|as|this|i|we|you|they|if|when|can|not|have|has|my"
+    r"(?i)\b(?:the|a|an|no|never|is|are|was|were|be|to|of|and|in|that|it|for|with|as|this|i|we|you|they|if|when|can|not|have|has|my"
     r"|our|your|from|by|at|but|so|there|then|which|will|would|should|could|may|might|do|does|did|how|why|because|after)\b"
 )
 _WORDS: Final = 3  # so many make a sentence
@@ -104,6 +104,8 @@ _SUPPOSED: Final = re.compile(
     | \bwhen(?:ever)?\ (?:a|an|the|any|some)\b
     | \b(?:indicates|occurs|means\ that|is\ (?:raised|thrown|returned|forced)|refers\ to|usually|typically|commonly)\b
     | \b(?:for\ example|e\.g\.|such\ as)[\s,:`'"(]*$
+    | \b(?:no|without|never)\s[`'"(]*$
+    | \b(?:oom\w*|errors?|fail\w*|crash\w*|preempt\w*|restarts?|hangs?)\s?[=:]\s?0\b
     | \b(?:instead\ of|rather\ than|in\ order\ to)\b
     | \bto\ (?:avoid|prevent|detect|handle|reproduce)\b
     | \b(?:no|never|without|isn't|aren't|doesn't|don't|didn't|wasn't|none\ of)\b.{0,40}

@@ -91,6 +91,7 @@ FORMS = {
     LineKind.MENTION: (
         "If your program ends with {}, use a smaller batch.",
         "If you see {}, ask for another zone.",
+        "No `{}` on the others (looked through all logs)",
         "A job may end with {} when the others are late.",
         "This can lead to {} on a busy machine.",
         "To avoid {} we now wait for the others.",
