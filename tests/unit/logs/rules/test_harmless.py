@@ -15,7 +15,8 @@ CACHE = (
 )
 RETRY = (
     "I0101 01:02:03.000000    4711 agent.cc:1] the agent failed to register with the leader (attempt #2, will "
-    "try again after 2ms). Status: UNAVAILABLE: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.2:8476"
+    "try again after 2ms). Status: UNAVAILABLE: failed to connect to all addresses; "
+    "last error: UNKNOWN: ipv4:10.0.0.2:8476: connection refused"
 )
 
 
