@@ -16,7 +16,7 @@ import tomli
 
 from tpuwatch.core import RuleError, other_author
 from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, weak
-from tpuwatch.logs.rules.marks import CHAIN_MARKS
+from tpuwatch.logs.rules.marks import CHAIN_MARKS, HARMLESS
 from tpuwatch.logs.rules.rule import MACROS, RemedyRule, Rule, Tentative, compiled
 from tpuwatch.logs.rules.rule_literals import PatternError, rule_literals
 from tpuwatch.model import Cause, Remedy
@@ -158,15 +158,17 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
 
 
 def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """The rules, each of a higher rank with those of its cause that rank before it, and any program's with what they
-    are where no TPU is named.
+    """The rules, each of a higher rank with those of its cause that rank before it, the general with what is harmless,
+    and any program's with what they are where no TPU is named.
     """
     rules = list(rules)
+    harmless = tuple(rule for rule in rules if rule.mark == HARMLESS)
     unknown = tuple(rule for rule in rules if rule.cause is Cause.UNKNOWN_FAILURE)
     for rule in rules:
         before = [other for other in rules if other.cause is rule.cause and other.rank < rule.rank]
         ranks = rule.cause is not None and rule.rank > 0
         better = tuple(other for other in before if not other.tentative) if ranks else ()
+        better += harmless if rule.general else ()
         others = unknown if rule.any_program and rule not in unknown else ()
         yield replace(rule, better=better, otherwise=others)
 

@@ -89,7 +89,8 @@ class Rule:
     `above`: details that must exceed a number. `each`: details of which the summary shows the values in all records of
     a finding. `recovers`: if training continues afterwards, it was no fault. `cleared_by`: if this mark is anywhere in
     the same text, it was no fault. `rank` moves the finding up (negative) or down, before the order of causes.
-    `better`: the rules of the same cause that rank before this one; where one of them matches, this one does not.
+    `better`: the rules of the same cause that rank before this one, of a general rule those of harmless lines too;
+    where one of them matches, this one does not.
     `otherwise`: of `any_program`, what its words are where they are no TPU's: the rules of an unknown failure.
 
     Each of these includes those before it. `any_program`: programs without a TPU print it too, so it counts only in a

@@ -84,6 +84,7 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         *FRAMEWORKS,
         *LAUNCHERS,
         "oom_limit",
+        "harmless",
     }
 
 
