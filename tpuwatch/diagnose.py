@@ -35,7 +35,7 @@ _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "premapped_in_use", "in
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
 _TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
 _TPU_WORDS = re.compile(
-    r"(?i)(?<!edge)(?<!ou)(?<!coral )(?<!gpu/)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)"
+    r"(?i)(?<!edge)(?<!ou)(?<!coral )(?<!gpu/)tpu|\b(?:hbm[0-9]?|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)"
 )
 
 

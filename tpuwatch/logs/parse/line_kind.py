@@ -128,7 +128,7 @@ _HAPPENED: Final = re.compile(
 
 
 # What stands before the words that a program or a tool printed.
-_SAID: Final = re.compile(r""":[ `'"*]*$|(?:Error|Exception|available|Reason): |= ?$""")
+_SAID: Final = re.compile(r""":[ `'"*]*$|\b(?:is|are|was|were) [`'"] ?$|(?:Error|Exception|available|Reason): |= ?$""")
 
 
 def is_written(line: str) -> bool:
