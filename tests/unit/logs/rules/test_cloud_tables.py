@@ -129,10 +129,18 @@ def test_a_node_that_is_not_ready_is_named_with_zone_and_state(text: str, state:
     "text", [QUEUED + "\n" + queued("sweep-b", "*"), SUSPENDED.replace("SUSPENDED", "*")], ids=["list", "described"]
 )
 def test_a_queued_resource_that_is_not_active_is_named(text: str, state: str, cause: Cause) -> None:
+    if state == "SUSPENDED":
+        text = text.replace("SERVICE", "USER")
     (finding,) = found_in(text.replace("*", state))
     is_of(finding, cause, queued_resource="sweep-b", zone="europe-west4-a", state=state)
     if state in ("FAILED", "SUSPENDED"):
         assert "describe sweep-b --zone=europe-west4-a" in finding.remedy[0].do
+
+
+def test_what_the_service_suspended_was_preempted() -> None:
+    (finding,) = found_in(SUSPENDED)
+    is_of(finding, Cause.PREEMPTED, queued_resource="sweep-b", zone="europe-west4-a", state="SUSPENDED")
+    assert "delete sweep-b --force --zone=europe-west4-a" in finding.remedy[0].do
 
 
 @pytest.mark.parametrize("health", ["UNHEALTHY_TENSORFLOW", "UNHEALTHY_TPU", "TIMEOUT"])
