@@ -23,7 +23,7 @@ LITERALS := tpuwatch/logs/rules/rule_literals.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo first-hour test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy alerts dashboards panels picture pictures man example literals lock dist deb clean
+.PHONY: help demo first-hour test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy alerts dashboards panels picture pictures man guides example literals lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -182,6 +182,9 @@ deploy: $(VENV)/.dev-stamp $(VENV)-deploy/.stamp ## Check what is in deploy/, ea
 
 man: $(VENV)/.run-stamp ## Write the man page from the parsers
 	$(BIN)/python -m deploy.man > deploy/man/tpuwatch.1
+
+guides: $(VENV)/.dev-stamp ## Write docs/guides.md from the items of Google's guides
+	@$(BIN)/python -m deploy.guides > docs/guides.md
 
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml

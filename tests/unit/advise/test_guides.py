@@ -1,21 +1,17 @@
 """Each item of the guides that concerns a program: what triggers its finding, and what looks alike and does not.
 
-docs/guides.md has a row for each.
+deploy/guides/items.toml has an item for each finding.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.paths import ROOT
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
 from tpuwatch.advise import advise, code_advice
-from tpuwatch.advise.measured import PASSAGES as MEASURED
-from tpuwatch.model.causes import Cause
 
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
 WEIGHTS = placed("bf16[4096,4096]")
@@ -164,16 +160,3 @@ def test_a_line_of_code_has_the_finding_or_not(name: str, tmp_path: Path) -> Non
 
 def test_batch_norm_over_enough_examples_is_well(tmp_path: Path) -> None:
     assert found_in(CODE["batch_norm"][0], tmp_path, batch=32) == set()
-
-
-def test_each_row_of_the_guides_names_what_there_is() -> None:
-    text = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "`" in line]
-    named = {name for cells in rows for name in re.findall(r"`([a-z_0-9]+)`", cells[3])}
-    known = {*VALUES, *CODE, *MEASURED}
-    diagnosed = {cause.value for cause in Cause}
-    assert known <= named, f"without a row: {known - named}"
-    assert named <= known | diagnosed, f"in no test: {named - known - diagnosed}"
-    for cells in rows:
-        for path in re.findall(r"`(tests/[^`]+)`", cells[4]):
-            assert (ROOT / path).is_file(), path

@@ -26,6 +26,10 @@ _PROGRAM = (
     r"|cells?|sessions?|server|engine|calls?|functions?|methods?|xmp\.spawn|spawn|fit|initiali[sz]ation|compil\w+|evaluation|loop|step|tasks?"
     r"|screen|progress|operation|execution|inference|tests?|checkpoint\w*|saving|loading|backend"
 )
+_ROW = r"(?m:^)[ \t>|]{0,8}[a-z][a-z0-9-]{0,62}[ |]+[a-z]+-[a-z]+[0-9]{1,2}-[a-z][ |]+"
+_TYPE = r"(?:v[2-9][a-z]*|tpu[0-9]+x)-[0-9]+\b"
+_LINES = r"[^\n]*\n(?:[^\n]*\n){0,36}?[ \t]*"
+_NAMED = r"[\x27\"]?name[\x27\"]?: [\x27\"]?projects/[\w:.-]+/locations/[\w-]+"
 # Macros that patterns may use.
 MACROS = {
     "{SIZE}": r"(?:0x[0-9a-fA-F]+|[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:[KMGTPkm]i?B?|[Bb]ytes|B)\b)?)",
@@ -39,6 +43,13 @@ MACROS = {
     # Packages whose releases must fit together on a TPU.
     "{LIBRARY}": r"jax|jaxlib|libtpu|flax|optax|orbax|chex|haiku|torch_xla|torch_tpu|torchax|torch|tensorflow|vllm"
     r"|tpu_inference|transformers|qwix|tunix|[Mm]ax[Tt]ext|jetstream",
+    # What gcloud prints of a node: in a list the row up to its state, in a description all from the first line with the
+    # type to the node's name, and the lines from there to its state; of a queued resource the same.
+    "{ROW}": _ROW + r"(?:[^0-9\s|][^\n]{0,80}[ |])?" + _TYPE + r"[^\n]{0,200}[ |]",
+    "{QUEUED_ROW}": _ROW + r"[0-9]{1,4}[ |]+" + _TYPE + r"[ |]+",
+    "{ROW_END}": r"(?: +[A-Za-z][\w-]*)?[ \t|]*(?m:$)",
+    "{DESCRIBED}": rf"(?m:^)[ \t]*[\x27\"]?acceleratorType[\x27\"]?: {_LINES}{_NAMED}/nodes/{_LINES}",
+    "{QUEUED}": rf"(?m:^)[ \t]*{_NAMED}/queuedResources/{_LINES}",
     # For what people write: a TPU, and what can hang.
     "{TPU}": rf"[\x27\"`*]{{0,2}}\b(?:(?:Cloud ?)?TPUs?(?:[ -]?(?:{_MACHINE}))?|libtpu|v[2-6][ep]?-[0-9]+"
     r"|v[56][ep]|v7x|TPUv?[2-7][\w-]*)\b[\x27\"`*]{0,2}",
