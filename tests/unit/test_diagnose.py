@@ -523,7 +523,7 @@ def test_a_remedy_names_the_framework_that_the_text_shows(beside: list[str], pac
         (OOM, CauseConfidence.CERTAIN),
         ("on a TPU v5e\njax.errors.JaxRuntimeError: INTERNAL: one thing is not another\n", CauseConfidence.LIKELY),
         ("On our TPU the training hangs after a while.\n", CauseConfidence.POSSIBLE),
-        ("ValueError: too many cooks\n", CauseConfidence.CERTAIN),
+        ("ValueError: too many cooks\n", CauseConfidence.LIKELY),
     ],
 )
 def test_a_cause_is_as_certain_as_what_it_was_recognised_by(text: str, confidence: CauseConfidence) -> None:

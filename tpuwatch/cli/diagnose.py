@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PROSE_BYTES = 256 << 10  # nobody writes longer texts; to search a log for what people write takes twice as long
 _EMPTY = "{} is empty: name the log of the launch, or paste what the job printed"
+_NO_REPORT = "{} reads as {}: the failures in it are taken for none that happened"
 _BAR_FROM_BYTES = 32 << 20
 _BAR_WIDTH = 40
 _BAR_SECONDS = 0.2
@@ -170,8 +171,10 @@ class _Text:
             held += parser.finish()
         if short:
             held, hidden = over_lines(short, held, self._matches_in)
-            if text_kind(short) is not TextKind.REPORT:
-                held, hidden = [match for match in held if match.rule.cause is None], []
+            kind, faults = text_kind(short), [match for match in held + hidden if match.rule.cause is not None]
+            if kind is not TextKind.REPORT and faults:
+                options.print_note(_NO_REPORT.format(self._shown, kind.value))
+                held, hidden = [match for match in held if match not in faults], []
         yield from map(self._on_match, held)
         yield from map(self._record, hidden)
 

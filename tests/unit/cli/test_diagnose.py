@@ -332,5 +332,6 @@ def test_what_was_written_for_something_else_reports_nothing(here: Path, capsys:
     (here / "change.md").write_text(f"This PR makes room.\n\n```\n{OOM}```\n")
     (here / "report.md").write_text(f"I get this:\n\n```\n{OOM}```\n")
     assert main(["diagnose", "--exit-code", "change.md"]) == 0
+    assert "change.md" in capsys.readouterr().err
     assert main(["diagnose", "--exit-code", "report.md"]) == 1
-    capsys.readouterr()
+    assert capsys.readouterr().err == ""

@@ -171,6 +171,7 @@ def _is_mention(line: str, begin: int, end: int, *, written: bool) -> bool:
     happened = _HAPPENED.search(around) is not None
     if written:
         return supposed and not happened
-    if _SAID.search(before) or line.endswith(":") or not _FUNCTION_WORDS.search(before):
+    said = before + "`" * line.startswith("`", begin)
+    if _SAID.search(said) or line.endswith(":") or not _FUNCTION_WORDS.search(before):
         return False
     return supposed or (len(before.split()) >= _WORDS and not happened)

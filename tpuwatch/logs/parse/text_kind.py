@@ -14,12 +14,12 @@ from tpuwatch.logs.parse.line_kind import is_written
 
 
 class TextKind(Enum):
-    """What a text was written for."""
+    """What a text was written for. The value is what people read."""
 
-    REPORT = "report"  # output, or what happened to somebody
-    CHANGE = "change"  # what a change of a program does, or is wanted to do
-    DOCUMENT = "document"  # what may happen, and what is to be done then
-    CODE = "code"  # a program's source
+    REPORT = "a report"  # output, or what happened to somebody
+    CHANGE = "the description of a change"  # what a change of a program does, or is wanted to do
+    DOCUMENT = "a document"  # what may happen, and what is to be done then
+    CODE = "source code"  # of a program
 
 
 # Quoted: what stands between fences, and what is indented under a directive or a sentence that ends with two colons.
@@ -30,10 +30,11 @@ _QUOTED: Final = re.compile(
     | (?<=::\n) (?:\n|[ \t]+[^\n]*\n)+
     """
 )
+# Of lines that a program printed, with what a launcher or a logger puts before them.
 _PRINTED: Final = re.compile(
-    r"""(?x)\s*(?:
+    r"""(?x)\s*(?:(?:\[[^\]\n]{1,60}\]|\([^)\n]{1,60}\)|[\w./-]{1,40}\ \||>):?\s*){0,4}(?:
       \d{4}[-/]\d\d[-/]\d\d | \d\d:\d\d:\d\d | [IWEFDC]\d{4}\s | (?:INFO|WARNING|ERROR|CRITICAL|DEBUG|FATAL)\b[:\]\s]
-    | Hint: | Traceback\ \(most | (?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning):\s | \(\S+\s(?:pid|ip)=
+    | Hint: | Traceback\ \(most | (?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning):\s | (?:[A-Z]+_)*[A-Z]{5,}:\s
     | \*\*\*\s[A-Z]
     )"""
 )
@@ -65,7 +66,7 @@ _SURE_CHANGE: Final = _signs(
     rf"""{_HEADING}(?:the\ )?(?:solution|fix|changes?|what\ changed|implementation|test\ plan|testing|effect|approach
     |rationale|motivation|impact|acceptance\ criteria|checklist|release\ notes|changelog|breaking\ changes
     |what.s\ new)\b""",
-    r"^(?:\*\*)?(?:fix|solution|changes?|test\ plan|tests?|testing|mitigation|effect)(?:\*\*)?:",
+    r"^(?:\*\*)?(?:fix|solution|changes?|test\ plan|tests?|testing|mitigation|effect)(?:\*\*)?:\s+[a-z`]",
     r"\A\s*(?:\[[^\]\n]{1,40}\]\ ?){0,3}reverts?\ ",
     r"\bthis\ (?:PR|pull\ request|patch|CL)\ \w+s\b",
 )
@@ -101,7 +102,7 @@ _CHANGE: Final = _signs(
     r"\bwe\ should\b|\bi\ think\ (?:we|i)(?:'d|\ should|\ would)\b|\bi(?:'d|\ would)\ prefer\b",
 )
 _DOCUMENT: Final = _signs(
-    r"^\.\.\ (?:code-block|note|warning|_\w|image|toctree)|^:\w+:(?:\ |$)|^[=*~]{8,}$",
+    r"^\.\.\ (?:code-block|note|warning|_\w|image|toctree)|^:\w+:(?:\ |$)",
     r"\byou\ (?:can|could|should|may|might|must|need|want|will|would|have\ to|use)\b",
     r"\b(?:for\ example|make\ sure|note\ that)\b",
     r"\bthis\ (?:runbook|tutorial|guide|document|page|section|article|chapter)\b|\bthis\ means\b",
@@ -110,7 +111,6 @@ _DOCUMENT: Final = _signs(
     rf"{_HEADING}[^\n]{{0,30}}\b(?:prerequisites|getting\ started|quick\ ?start|overview|install\w*|usage|setup)\b",
     r"\b(?:if|when|whenever)\ (?:you|your|an?|the)\ [^.\n]{1,60},",
     r"^\|[^\n]+\|\s*$\n^\|[-:\ |]+\|\s*$",
-    r"→",
 )
 # What happened to the writer: one of these makes a report.
 _REPORT: Final = _signs(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# By the marks by which a text shows them: the first of these that it shows, unless it is one of two libraries.
+# By the marks by which a text shows them: the first of these that it shows, but none where it shows both libraries.
 FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
     "vllm": {
         "packages": "vllm, tpu-inference and libtpu",
@@ -53,18 +53,18 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 _LIBRARIES: Final = frozenset({"jax", "torch_xla"})  # a text of both is of neither
 _GENERAL: Final[Mapping[str, str]] = {"packages": "the framework and libtpu"}
-# What started the program, and on which machines: of two, what the other one runs on comes last.
+# What started the program, and where; Ray may run in Kubernetes, and either on TPU VMs.
 LAUNCHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "ray": {
         "other_logs": "`ray list nodes`, then `ray logs cluster --node-id=ID`",
         "holders": "`ray list actors --detail`; end one with `ray job stop JOB`",
     },
     "kubernetes": {
-        "other_logs": "`kubectl logs --prefix --all-containers --selector=jobset.sigs.k8s.io/jobset-name=JOBSET`",
+        "other_logs": "`kubectl logs --prefix --tail=-1 --all-containers -l jobset.sigs.k8s.io/jobset-name=JOBSET`",
         "holders": "`kubectl get pods --all-namespaces --output=wide`; end one with `kubectl delete pod POD`",
     },
     "tpu_vm": {
-        "other_logs": "`gcloud compute tpus tpu-vm ssh NODE --worker=all --command='tail /tmp/tpu_logs/*INFO'`",
+        "other_logs": "`gcloud compute tpus tpu-vm ssh NODE --worker=all --command='grep -m5 ^[EF] /tmp/tpu_logs/*'`",
     },
 }
 

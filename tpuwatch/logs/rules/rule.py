@@ -150,7 +150,7 @@ class Rule:
     @property
     def confidence(self) -> CauseConfidence:
         """Return how certain it is that what its pattern matches has its cause."""
-        if not self.general or self.cause is Cause.UNKNOWN_FAILURE:  # that something failed is certain
+        if not self.general:
             return CauseConfidence.CERTAIN
         return CauseConfidence.POSSIBLE if self.whole_text else CauseConfidence.LIKELY
 
