@@ -125,3 +125,21 @@ def test_it_never_leads_to_an_act() -> None:
     row = Cause.UNKNOWN_FAILURE.row
     assert row.whose is Whose.NONE
     assert not any((row.fatal, row.waits, row.hangs, row.of_tpu, row.calls_for_size, row.wants_tpu))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("I run the gizmo on our TPU. It stops after a minute and cannot be started again.\n", True),
+        ("## What happened\n\nThe gizmo fails on each second start.\n", True),
+        ("## Bug report\n\nThe gizmo is unable to find its handle.\n", True),
+        ("The gizmo fails on each second start.\n", False),  # nobody says that it happened
+        ("I run the gizmo on our TPU, and it goes well.\n", False),
+        ("I run the gizmo. If it fails I shall tell you.\n", False),
+        ("I run this:\n```\ngizmo --fails 0\n```\nand it goes well.\n", False),  # the words are not the writer's
+        ("This PR makes the gizmo wait. I run it, and it no longer fails.\n", False),
+    ],
+)
+def test_what_a_person_reports_in_other_words_is_an_unknown_failure(text: str, found: bool) -> None:
+    causes = [finding.cause for finding in findings(text)]
+    assert causes == ([Cause.UNKNOWN_FAILURE] if found else [])

@@ -149,7 +149,7 @@ class _Text:
 
     def records(self, bar: _Bar) -> Iterator[RecognisedRecord]:
         """What the rules recognise. Raises UnreadableError after that of the part that can be read."""
-        from tpuwatch.logs import TextKind, UnreadableError, over_lines, text_chunks, text_kind
+        from tpuwatch.logs import UnreadableError, happened, over_lines, text_chunks, text_kind
 
         parser, short, held = None, b"", []  # a short text is held until it is known whole
         hidden: list[Match] = []
@@ -171,10 +171,10 @@ class _Text:
             held += parser.finish()
         if short:
             held, hidden = over_lines(short, held, self._matches_in)
-            kind, faults = text_kind(short), [match for match in held + hidden if match.rule.cause is not None]
-            if kind is not TextKind.REPORT and faults:
+            kind, found = text_kind(short), len(held) + len(hidden)
+            held, hidden = happened(short, kind, held), happened(short, kind, hidden)
+            if not kind.tells and len(held) + len(hidden) < found:
                 options.print_note(_NO_REPORT.format(self._shown, kind.value))
-                held, hidden = [match for match in held if match not in faults], []
         yield from map(self._on_match, held)
         yield from map(self._record, hidden)
 

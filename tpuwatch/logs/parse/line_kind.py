@@ -157,9 +157,9 @@ def _is_mention(line: str, begin: int, end: int, *, written: bool) -> bool:
 
     `written`: they are a person's own words, and no program's.
     """
-    if _OWN.search(line[:begin]):
-        return False
     start = max(line.rfind(f"{mark} ", 0, begin) + 1 for mark in ".?!|")  # 0 without one; cells of a table
+    if _OWN.search(line[start:begin]):
+        return written and _SUPPOSED.search(line[start:end]) is not None
     for place in (begin, end):
         if line.count("`", 0, place) % 2:  # within a quotation: what comes before it counts
             begin = line.rfind("`", 0, place)

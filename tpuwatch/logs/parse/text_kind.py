@@ -1,25 +1,38 @@
-"""The kind of a whole text: a report of what happened, the description of a change, a document, or source code.
+"""The kind of a whole text: output, a report of what happened, the description of a change, a document, source code.
 
-A text is judged by what its writer says. Output that stands in it unquoted, and what happened to the writer, make it a
-report, whatever else it says.
+A text is judged by what its writer says. Output that stands in it unquoted, and what happened to the writer, say that
+something happened, whatever else it says.
 """
 
 from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.logs.parse.line_kind import is_written
+from tpuwatch.model import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.logs.parse.match import Match
+    from tpuwatch.logs.rules.rule import Rule
 
 
 class TextKind(Enum):
     """What a text was written for. The value is what people read."""
 
-    REPORT = "a report"  # output, or what happened to somebody
+    OUTPUT = "output"  # of a program, or nothing else is known of it
+    REPORT = "a report"  # what happened to somebody
     CHANGE = "the description of a change"  # what a change of a program does, or is wanted to do
     DOCUMENT = "a document"  # what may happen, and what is to be done then
     CODE = "source code"  # of a program
+
+    @property
+    def tells(self) -> bool:
+        """Whether a failure in such a text is one that happened."""
+        return self in (TextKind.OUTPUT, TextKind.REPORT)
 
 
 # Quoted: what stands between fences, and what is indented under a directive or a sentence that ends with two colons.
@@ -134,22 +147,40 @@ def text_kind(text: bytes) -> TextKind:
     shown = text.decode("utf-8", "replace")
     if _DIFF.search(shown):
         return TextKind.CHANGE
-    lines = [line for line in _QUOTED.sub("\n", shown).splitlines() if line.strip()]
+    lines = _unquoted(shown)
     statements = sum(_STATEMENT.match(line) is not None for line in lines)
     if statements >= max(_STATEMENTS, len(lines) / 4) and not _TRACED.search(shown):
         return TextKind.CODE
-    own = "\n".join(line for line in lines if is_written(line))
-    if any(_PRINTED.match(line) for line in lines):
-        return TextKind.REPORT
-    if _number(_SURE_DOCUMENT, own):
+    own = "\n".join(filter(is_written, lines))
+    printed = any(_PRINTED.match(line) for line in lines)
+    if not printed and _number(_SURE_DOCUMENT, own):
         return TextKind.DOCUMENT
     if _number(_REPORT, own):
         return TextKind.REPORT
+    if printed:
+        return TextKind.OUTPUT
     if _number(_SURE_CHANGE, own) or _number(_CHANGE, own) >= _ENOUGH:
         return TextKind.CHANGE
-    if _number(_DOCUMENT, own) >= _ENOUGH:
-        return TextKind.DOCUMENT
-    return TextKind.REPORT
+    return TextKind.DOCUMENT if _number(_DOCUMENT, own) >= _ENOUGH else TextKind.OUTPUT
+
+
+def happened(text: bytes, kind: TextKind, matches: Iterable[Match]) -> list[Match]:
+    """Return the matches in a whole text of this kind that tell what happened, and the marks.
+
+    That something fails, in a person's words of which no rule knows more, counts where that person reports it.
+    """
+    if not kind.tells:
+        return [match for match in matches if match.rule.cause is None]
+    own = set(filter(is_written, _unquoted(text.decode("utf-8", "replace")))) if kind is TextKind.REPORT else set()
+    return [match for match in matches if not _is_only_said(match.rule) or match.text.partition("\n")[0] in own]
+
+
+def _is_only_said(rule: Rule) -> bool:
+    return rule.prose and rule.cause is Cause.UNKNOWN_FAILURE
+
+
+def _unquoted(text: str) -> list[str]:
+    return [line for line in _QUOTED.sub("\n", text).splitlines() if line.strip()]
 
 
 def _number(signs: tuple[re.Pattern[str], ...], text: str) -> int:

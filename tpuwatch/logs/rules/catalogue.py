@@ -163,7 +163,7 @@ def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
     """
     rules = list(rules)
     harmless = tuple(rule for rule in rules if rule.mark == HARMLESS)
-    unknown = tuple(rule for rule in rules if rule.cause is Cause.UNKNOWN_FAILURE)
+    unknown = tuple(rule for rule in rules if rule.cause is Cause.UNKNOWN_FAILURE and not rule.prose)
     for rule in rules:
         before = [other for other in rules if other.cause is rule.cause and other.rank < rule.rank]
         ranks = rule.cause is not None and rule.rank > 0

@@ -574,7 +574,7 @@ def test_a_line_that_continues_a_report_is_no_failure_whatever_else_it_says(labe
 
 
 def test_a_record_of_several_lines_has_the_key_of_its_copy_in_a_jobs_output() -> None:
-    scanner = Scanner(load_catalogue())
+    scanner = Scanner(for_programs(load_catalogue()))
     record = "E0901 10:00:00.000000 4711 a.cc:1] The step has failed.\nRan out of memory in memory space vmem\n"
     keys = []
     for kind, text in (

@@ -1,4 +1,4 @@
-"""What a whole text was written for: forms of reports, changes, documents and source code, in words of our own."""
+"""What a whole text was written for: forms of output, reports, changes, documents and source code, in our own words."""
 
 from __future__ import annotations
 
@@ -56,21 +56,32 @@ CODES = [
     f'def start(self):\n    with self.lock:\n        return 1\n\nclass Gizmo:\n    words = "{MESSAGE}"\n',
     f'import gizmo\nfrom gizmo import core\n\ndef test_start():\n    text = """\n{MESSAGE}\n"""\n    assert core.start(text)\n',
 ]
-CASES = {
-    TextKind.REPORT: REPORTS,
-    TextKind.CHANGE: CHANGES,
-    TextKind.DOCUMENT: DOCUMENTS,
-    TextKind.CODE: CODES,
-}
+CASES = {TextKind.CHANGE: CHANGES, TextKind.DOCUMENT: DOCUMENTS, TextKind.CODE: CODES}
+OUTPUTS = [
+    MESSAGE,
+    f"Testing: 40%|###\n[rank0]: RuntimeError: {MESSAGE}\n",
+    f"[rank0]: Traceback (most recent call last):\n[rank0]: gizmo.GizmoError: {MESSAGE}\nFix: make it smaller\n",
+    f"Changes: 3 files\n[host-0] INTERNAL: {MESSAGE}\n",
+    f"==========\nyou should use a gizmo\nNote that it takes long\nRESOURCE_EXHAUSTED: {MESSAGE}\n",
+]
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in CASES.items() for text in texts])
 def test_a_text_is_of_the_kind_that_its_writer_meant(kind: TextKind, text: str) -> None:
     assert text_kind(text.encode()) is kind
+    assert not kind.tells
 
 
-@pytest.mark.parametrize("text", [text for kind, texts in CASES.items() if kind is not TextKind.CODE for text in texts])
-def test_what_a_program_printed_at_the_end_makes_each_a_report(text: str) -> None:
-    if "diff" in text:
-        return
-    assert text_kind(f"{text}\n2026-01-02 03:04:05 gizmo: {MESSAGE}\n".encode()) is TextKind.REPORT
+@pytest.mark.parametrize("text", REPORTS + OUTPUTS)
+def test_what_was_printed_or_happened_to_the_writer_tells_of_a_failure(text: str) -> None:
+    assert text_kind(text.encode()).tells
+
+
+@pytest.mark.parametrize("text", OUTPUTS)
+def test_output_alone_is_nobodys_report(text: str) -> None:
+    assert text_kind(text.encode()) is TextKind.OUTPUT
+
+
+@pytest.mark.parametrize("text", [text for texts in (CHANGES, DOCUMENTS) for text in texts if "diff" not in text])
+def test_what_a_program_printed_at_the_end_tells_of_a_failure_in_each(text: str) -> None:
+    assert text_kind(f"{text}\n2026-01-02 03:04:05 gizmo: {MESSAGE}\n".encode()).tells
