@@ -43,6 +43,7 @@ _QUOTED: Final = re.compile(
     | (?<=::\n) (?:\n|[ \t]+[^\n]*\n)+
     """
 )
+_INLINE: Final = re.compile(r"`[^`\n]*`")
 # Of lines that a program printed, with what a launcher or a logger puts before them.
 _PRINTED: Final = re.compile(
     r"""(?x)\s*(?:(?:\[[^\]\n]{1,60}\]|\([^)\n]{1,60}\)|[\w./-]{1,40}\ \||>):?\s*){0,4}(?:
@@ -83,7 +84,8 @@ _SURE_CHANGE: Final = _signs(
     r"\A\s*(?:\[[^\]\n]{1,40}\]\ ?){0,3}reverts?\ ",
     r"\bthis\ (?:PR|pull\ request|patch|CL)\ \w+s\b",
 )
-_SURE_DOCUMENT: Final = _signs(
+# Its headings make a text a document, whatever happened to its writer.
+_HEADED: Final = _signs(
     rf"""{_HEADING}[^\n]{{0,30}}\b(?:troubleshooting|common\ (?:errors|issues|problems|failures|mistakes|pitfalls|causes
     |fixes)|known\ (?:issues|limitations)|error\ reference|failure\ modes|frequently\ asked\ questions|FAQ)\b""",
     r"""^\W{0,4}(?:common\ [\w\ ]{0,30}(?:causes|errors|issues|problems|failures|fixes)
@@ -92,6 +94,8 @@ _SURE_DOCUMENT: Final = _signs(
     |よくある質問|よくあるエラー|トラブルシュ)""",
     r"""^\#{1,5}\ [^\n]{0,20}(?:soluci[oó]n\ de\ problemas|problemas\ (?:comunes|conocidos)|errores\ comunes
     |solu[cç][aã]o\ de\ problemas|d[ée]pannage|fehlerbehebung)""",
+)
+_SURE_DOCUMENT: Final = _signs(
     r"\b(?:OOMKilled|exit\ code\ [0-9]+)\b[^.!?\n]{0,30}\ (?:means|indicates|(?:occurs|happens)\ when)\b",
     r"""\b(?:this|the)\ (?:error|message)\ (?:means|indicates|implies|occurs\ (?:when|if)
     |is\ (?:thrown|raised)\ (?:when|if|on))\b|\bwhich\ (?:implies|indicates|means)\ that\b""",
@@ -127,14 +131,16 @@ _DOCUMENT: Final = _signs(
 )
 # What happened to the writer: one of these makes a report.
 _REPORT: Final = _signs(
-    r"""\b(?:i|we)(?:'(?:m|ve)|\ (?:am|are|have|keep|still|always|also|just|sometimes|often|was|were))*\ +(?:been\ )?
+    r"""\b(?:i|we)(?:'(?:m|ve)|\ (?:am|are|have|keep|still|always|also|just|sometimes|often|currently|actually|now|was
+    |were))*\ +(?:been\ )?
     (?:get|got|getting|see|saw|seeing|hit|hitting|ran|run|running|fac\w+|receiv\w+|encounter\w*|experienc\w*
-    |observ\w*|cannot|can't|could\ ?n[o']t|tried|trying|have\ an?)\b""",
+    |observ\w*|cannot|can't|could\ ?n[o']t|tr(?:y|ies|ied|ying)|have\ an?)\b""",
     rf"""{_HEADING}.{{0,4}}(?:bug|describe|what\ happened|(?:steps\ )?to\ reproduce|reproduc|repro\b
     |expected\ behaviou?r|environment|system\ info|your\ current|actual|symptoms?|observed|error|evidence|question
     |incident)""",
-    r"""\b(?:any\ (?:idea|help|suggestion|advice)|how\ (?:can|do|should)\ i\b|what\ am\ i\b|is\ (?:this|there)\s
-    |why\ (?:is|does|am)\s)[^.\n]{0,200}\?""",
+    r"""\b(?:any\ (?:idea|help|suggestion|advice)|how\ (?:to\ (?:fix|solve)\ (?:this|that|it)|can\ i|do\ i|should\ i)\b
+    |what\ am\ i\b|is\ (?:this|there)\s|why\ (?:is|does|am)\s)[^.\n]{0,200}\?""",
+    r"^\W{0,4}\[?(?:bug|question|help\ wanted)\b\s?[\]:]",
     r"\b(?:stack\ trace|traceback|log|error)s?:\s*$|\bbut\ (?:got|it\ (?:fails|failed|crashe[sd]))\b",
     r"\b(?:this\ time|once\ again|(?:hit|failed|happened|died|hung|stuck|crashed)\ again|last\ night|yesterday)\b",
 )
@@ -151,9 +157,9 @@ def text_kind(text: bytes) -> TextKind:
     statements = sum(_STATEMENT.match(line) is not None for line in lines)
     if statements >= max(_STATEMENTS, len(lines) / 4) and not _TRACED.search(shown):
         return TextKind.CODE
-    own = "\n".join(filter(is_written, lines))
+    own = _INLINE.sub("", "\n".join(filter(is_written, lines)))
     printed = any(_PRINTED.match(line) for line in lines)
-    if not printed and _number(_SURE_DOCUMENT, own):
+    if not printed and _number(_HEADED, own):
         return TextKind.DOCUMENT
     if _number(_REPORT, own):
         return TextKind.REPORT
@@ -161,7 +167,9 @@ def text_kind(text: bytes) -> TextKind:
         return TextKind.OUTPUT
     if _number(_SURE_CHANGE, own) or _number(_CHANGE, own) >= _ENOUGH:
         return TextKind.CHANGE
-    return TextKind.DOCUMENT if _number(_DOCUMENT, own) >= _ENOUGH else TextKind.OUTPUT
+    if _number(_SURE_DOCUMENT, own) or _number(_DOCUMENT, own) >= _ENOUGH:
+        return TextKind.DOCUMENT
+    return TextKind.OUTPUT
 
 
 def happened(text: bytes, kind: TextKind, matches: Iterable[Match]) -> list[Match]:
