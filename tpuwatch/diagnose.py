@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs import StreamKind, any_near, framework_of, kind_of
+from tpuwatch.logs import StreamKind, any_near, context_of, kind_of
 from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_together
 
 if TYPE_CHECKING:
@@ -208,14 +208,12 @@ def _of_others(groups: Mapping[_Key, _Group], marks: set[str], *, names_tpu: boo
 
 
 def _of_what(marks: set[str], *, names_tpu: bool) -> dict[str, str]:
-    """Return what the text shows of a failure that no rule explains: the framework, and whose it is if no TPU's."""
-    framework = framework_of(marks)
-    shown = {} if framework is None else {"framework": framework}
+    """Return whose a failure is that no rule explains, if it is certain that it is no TPU's."""
     if not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR}):
-        return {"of": "another accelerator", **shown}
+        return {"of": "another accelerator"}
     if not names_tpu and _OTHER_SERVICE in marks:
-        return {"of": "another service", **shown}
-    return shown
+        return {"of": "another service"}
+    return {}
 
 
 def _places(groups: Iterable[_Group]) -> dict[str, list[int]]:
@@ -384,6 +382,7 @@ class _Group:
         for _, other in self.records:
             if all(details[name] == value for name, value in other.details.items() if name in details):
                 details |= other.details
+        details |= context_of(marks)
         if record.rule.evidence:
             details["evidence"] = record.rule.evidence
         spread: dict[str, list[Any]] = {}
@@ -402,7 +401,7 @@ class _Group:
             line=self.records[0][0].line,
             details=details,
             summary=record.rule.describe({**details, **spread}),
-            remedy=record.rule.remedy_for(details, marks),
+            remedy=record.rule.remedy_for(details),
             latest=tuple(self.latest.values()),
             rule=record.rule.id,
             confidence=record.rule.confidence,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         load_catalogue,
         with_threshold,
     )
-    from tpuwatch.logs.rules.frameworks import framework_of
+    from tpuwatch.logs.rules.frameworks import context_of
     from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError, libtpu_file
     from tpuwatch.logs.tail.follow import Follower
     from tpuwatch.logs.tail.followed_file import FileMatch, FileProgress

@@ -5,7 +5,7 @@ A step of a remedy has `{packages}`, or `[[ ({install})]]` for what has no gener
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -69,20 +69,22 @@ LAUNCHERS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def framework_of(marks: Collection[str]) -> str | None:
-    """Return the framework that a text with these marks shows; None with none or two libraries.
+def context_of(marks: Collection[str]) -> dict[str, str]:
+    """Return the `framework` and the `launcher` that a text with these marks shows; neither where it shows none.
 
     JAX, PyTorch/XLA and Keras programs often read their data by TensorFlow, and vLLM computes by JAX or PyTorch/XLA.
+    Of a text that shows both libraries the framework is not known.
     """
-    shown = [name for name in FRAMEWORKS if name in marks]
-    return None if not shown or (shown[0] in _LIBRARIES and _LIBRARIES.issubset(marks)) else shown[0]
-
-
-def words(marks: Collection[str]) -> Mapping[str, str]:
-    """Return the words for a text with these marks: general ones unless it shows a framework, or a launcher."""
-    framework = framework_of(marks)
+    framework = next((name for name in FRAMEWORKS if name in marks), None)
     launcher = next((name for name in LAUNCHERS if name in marks), None)
+    if framework in _LIBRARIES and _LIBRARIES.issubset(marks):
+        framework = None
+    return {name: value for name, value in (("framework", framework), ("launcher", launcher)) if value is not None}
+
+
+def words(details: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the words for a finding whose details have a context: general ones without a framework."""
     return {
-        **(_GENERAL if framework is None else FRAMEWORKS[framework]),
-        **({} if launcher is None else LAUNCHERS[launcher]),
+        **FRAMEWORKS.get(str(details.get("framework")), _GENERAL),
+        **LAUNCHERS.get(str(details.get("launcher")), {}),
     }

@@ -15,7 +15,7 @@ from tpuwatch.logs.rules.literals import anchors
 from tpuwatch.model import MAX_VALUES, Cause, CauseConfidence, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tpuwatch.logs.rules.literals import Anchor
 
@@ -166,9 +166,9 @@ class Rule:
         """The steps that apply whatever the details are."""
         return self.remedy_for({})
 
-    def remedy_for(self, details: Mapping[str, Any], marks: Collection[str] = ()) -> tuple[Remedy, ...]:
-        """The steps for an event with these details in a text with these marks, those with thresholds first."""
-        known = {**details, **frameworks.words(marks)}
+    def remedy_for(self, details: Mapping[str, Any]) -> tuple[Remedy, ...]:
+        """The steps for a finding with these details, its context among them, those with thresholds first."""
+        known = {**frameworks.words(details), **details}
         fitting = [step for step in self.steps if _exceeds(details, step.above)]
         steps = (step.remedy for step in sorted(fitting, key=lambda step: not step.above))
         return tuple(replace(step, do=_filled(step.do, known)) if "{" in step.do else step for step in steps)

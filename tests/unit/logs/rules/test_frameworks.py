@@ -7,7 +7,7 @@ import pytest
 from tests.unit.whole_text import findings_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
-from tpuwatch.logs.rules.frameworks import FRAMEWORKS, LAUNCHERS, framework_of
+from tpuwatch.logs.rules.frameworks import FRAMEWORKS, LAUNCHERS, context_of
 
 CATALOGUE = load_catalogue()
 RULES = CATALOGUE.rules
@@ -18,14 +18,14 @@ CONTEXTS = {**FRAMEWORKS, **LAUNCHERS}
 @pytest.mark.parametrize("name", [*CONTEXTS, ""])
 def test_no_remedy_has_the_words_of_another_framework(name: str) -> None:
     others = {word for other, words in CONTEXTS.items() if other != name for word in words.values()}
-    steps = [step.do for rule in RULES for step in rule.remedy_for({}, [name])]
+    steps = [step.do for rule in RULES for step in rule.remedy_for(context_of([name]))]
     assert [step for step in steps if any(word in step for word in others)] == []
     assert [step for step in steps if "{" in step] == []
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_each_word_is_in_a_remedy(name: str) -> None:
-    steps = " ".join(step.do for rule in RULES for step in rule.remedy_for({}, [name]))
+    steps = " ".join(step.do for rule in RULES for step in rule.remedy_for(context_of([name])))
     assert [word for word in CONTEXTS[name].values() if word not in steps] == []
 
 
@@ -42,7 +42,7 @@ def test_each_word_is_in_a_remedy(name: str) -> None:
     ],
 )
 def test_the_framework_of_a_text_that_shows_several(marks: set[str], framework: str | None) -> None:
-    assert framework_of(marks) == framework
+    assert context_of(marks).get("framework") == framework
 
 
 OOM = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 9G of 8G hbm.\n"
