@@ -31,7 +31,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What a guide asks for or says, and what of tpuwatch serves it."""
+    """A request or statement of a guide, and what of tpuwatch serves it."""
 
     id: str
     section: str

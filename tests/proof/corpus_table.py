@@ -38,7 +38,7 @@ class Labelled:
 
     @property
     def unknown(self) -> bool:
-        """Whether it is said that something failed, and not what."""
+        """True if the finding is that something failed, and not what."""
         return self.found == (UNKNOWN,)
 
 

@@ -7,7 +7,7 @@ from tpuwatch.logs.line_breaks import over_lines
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.parse.text_kind import happened, text_kind
+from tpuwatch.logs.parse.text_kind import WholeText
 from tpuwatch.model.events import Finding
 
 
@@ -24,4 +24,4 @@ def matches_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> li
         return [*parser.feed(text), *parser.finish()]
 
     matches, hidden = over_lines(data, parsed(data), parsed)
-    return happened(data, text_kind(data), matches + hidden)
+    return list(filter(WholeText(data).tells, matches + hidden))

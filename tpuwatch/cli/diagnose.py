@@ -149,7 +149,7 @@ class _Text:
 
     def records(self, bar: _Bar) -> Iterator[RecognisedRecord]:
         """What the rules recognise. Raises UnreadableError after that of the part that can be read."""
-        from tpuwatch.logs import UnreadableError, happened, over_lines, text_chunks, text_kind
+        from tpuwatch.logs import UnreadableError, WholeText, over_lines, text_chunks
 
         parser, short, held = None, b"", []  # a short text is held until it is known whole
         hidden: list[Match] = []
@@ -171,10 +171,10 @@ class _Text:
             held += parser.finish()
         if short:
             held, hidden = over_lines(short, held, self._matches_in)
-            kind, found = text_kind(short), len(held) + len(hidden)
-            held, hidden = happened(short, kind, held), happened(short, kind, hidden)
-            if not kind.tells and len(held) + len(hidden) < found:
-                options.print_note(_NO_REPORT.format(self._shown, kind.value))
+            text, found = WholeText(short), len(held) + len(hidden)
+            held, hidden = list(filter(text.tells, held)), list(filter(text.tells, hidden))
+            if not text.kind.tells and len(held) + len(hidden) < found:
+                options.print_note(_NO_REPORT.format(self._shown, text.kind.value))
         yield from map(self._on_match, held)
         yield from map(self._record, hidden)
 

@@ -119,7 +119,7 @@ def findings_of(
 ) -> list[Finding]:
     """The findings of stored events. Events that are no faults, or whose rule no longer exists, are left out.
 
-    So is a failure that no rule explains: a job may print an exception and go on, and nobody can act on it.
+    So is a failure that no rule explains: a job may print an exception and go on, and it is not known what to do.
 
     `known_words` and `pids` as for `fold`.
     """
@@ -134,8 +134,7 @@ def findings_of(
             of_exec[key] = _rule_of_exec(known.get(event.rule), event)
         return of_exec[key]
 
-    told = (event for event in events if event.cause.is_fault and event.cause is not Cause.UNKNOWN_FAILURE)
-    faults = ((rule_of(event), event) for event in told)
+    faults = ((rule_of(event), event) for event in events if event.cause.is_known_fault)
     records = (RecognisedRecord(rule, event, event.details) for rule, event in faults if rule is not None)
     return fold(records, known_words, pids, of_job=True)
 

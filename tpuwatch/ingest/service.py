@@ -225,9 +225,8 @@ class LogService:
     def _on_events(self, events: list[Event]) -> None:
         """Log stored faults, a line each, unless they are history or too many."""
         self.stored_events += len(events)
-        live = [event for event in events if event.cause.is_fault and not event.history]
+        live = [event for event in events if event.cause.is_known_fault and not event.history]
         self._recent.extend(filter(_is_evidence, live))
-        live = [event for event in live if event.cause is not Cause.UNKNOWN_FAILURE]  # a job may print many
         shown = live[: _LOGGED_EVENTS - self._logged] if _log.isEnabledFor(logging.WARNING) else []
         for event in shown:
             rule = self._rules.get(event.rule)
@@ -270,11 +269,8 @@ class LogService:
 
 
 def _is_evidence(event: Event) -> bool:
-    """Whether it says something of the node.
-
-    A bad value does not, as the job goes on; nor does a failure that no rule explains, or a tuning decision.
-    """
-    return event.cause.is_fault and event.cause is not Cause.UNKNOWN_FAILURE and event.rule != BAD_VALUE_RULE
+    """Return whether it says something of the node. A bad value does not, as the job goes on."""
+    return event.cause.is_known_fault and event.rule != BAD_VALUE_RULE
 
 
 def _with_host_pid(event: Event, launches: Mapping[int, tuple[float, int]]) -> Event:

@@ -131,7 +131,7 @@ class LaunchTracker:
         self, cause: Cause, details: Mapping[str, Any], origin: Origin, when: float, key: bytes | None = None
     ) -> None:
         """A fault was recognised. `key` is the same for each copy of its record; None: there are no copies."""
-        launch = self._of(cause, origin, when) if cause is not Cause.UNKNOWN_FAILURE else None
+        launch = self._of(cause, origin, when) if cause.is_known_fault else None
         if launch is None or when < launch.started:
             return
         changed = facts.add_fault(launch, cause, when)

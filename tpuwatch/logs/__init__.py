@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.match import Match, Repeats
     from tpuwatch.logs.parse.parser import LogParser, StreamKind
     from tpuwatch.logs.parse.scan import Scanner
-    from tpuwatch.logs.parse.text_kind import happened, text_kind
+    from tpuwatch.logs.parse.text_kind import WholeText
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
     from tpuwatch.logs.rules.catalogue import (
         Catalogue,

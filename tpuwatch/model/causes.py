@@ -46,6 +46,7 @@ class CauseRow:
     # path, a fallback to the CPU, a hardware fault, a wrong number. A rule may say otherwise.
     recovers: bool
     is_fault: bool = True  # False: an event for information; no finding, no evidence, no alert, no rule
+    unexplained: bool = False  # it is not known what failed, so it says nothing of a node, a launch or a machine
     fatal: bool = False  # it ends a launch when it happens before the TPU is up
     wants_tpu: bool = False  # only a process that wants the TPU meets it
     waits: bool = False  # before the TPU is up it keeps a start waiting, whatever the size of the premapped buffer
@@ -85,6 +86,11 @@ class Cause(str, Enum):
     def is_fault(self) -> bool:
         """Whether something went wrong. Other events are informative: no finding, no evidence, no alert."""
         return self.row.is_fault
+
+    @property
+    def is_known_fault(self) -> bool:
+        """Whether something went wrong and it is known what. The others tell nothing of a node, launch or machine."""
+        return self.row.is_fault and not self.row.unexplained
 
     # fmt: off
     HOST_OOM = CauseRow(
@@ -283,8 +289,8 @@ class Cause(str, Enum):
         meaning="a training loop waits for its input for a fifth of its time or more",
     )
     UNKNOWN_FAILURE = CauseRow(
-        "unknown_failure", "a person", "none: nobody knows what to do of it; it is in `tpuwatch events`", Whose.NONE,
-        recovers=True,
+        "unknown_failure", "a person", "none: what to do is not known; it is in `tpuwatch events`", Whose.NONE,
+        recovers=True, unexplained=True,
         meaning="the text plainly shows a failure, and no rule explains it; it never causes an act",
     )
     INTERRUPTED = CauseRow(

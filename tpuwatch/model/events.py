@@ -120,11 +120,16 @@ class Remedy:
 
 
 class CauseConfidence(str, Enum):
-    """How certain the cause of a finding is. The value is what users see."""
+    """The certainty of a finding's cause. The value is what users see."""
 
     CERTAIN = "certain"  # a program said exactly this
     LIKELY = "likely"  # a status and its subject, of a component that says no more
-    POSSIBLE = "possible"  # what somebody wrote, or words that programs print and go on
+    POSSIBLE = "possible"  # a person's words, or words that programs print and go on
+
+    @property
+    def doubt(self) -> str:
+        """What views put after the cause; empty where it is certain."""
+        return "" if self is CauseConfidence.CERTAIN else f" ({self.value})"
 
 
 @dataclass(slots=True)

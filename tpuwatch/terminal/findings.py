@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import format_seconds, format_size, printable
-from tpuwatch.model import CauseConfidence
 from tpuwatch.terminal.console import print_text
 
 if TYPE_CHECKING:
@@ -26,17 +25,12 @@ _EXCERPT = 160
 def print_finding(console: Console, finding: FindingDocument, *, number: int) -> None:
     """A finding: its cause, numbers, place and remedy."""
     times = f", {finding.count} times" if finding.count > 1 else ""
-    console.line(f"{number}. {finding.cause}{doubt(finding)}{times}", style="bold red")
+    console.line(f"{number}. {finding.cause}{finding.confidence.doubt}{times}", style="bold red")
     console.line(finding.summary, indent=3)
     for fact in facts(finding.details, finding.summary):
         console.line(fact, indent=3, hang=2, style="dim")
     _print_place(console, finding)
     print_remedy(console, finding.remedy, indent=3)
-
-
-def doubt(finding: FindingDocument) -> str:
-    """Return how certain the cause is, after its name; nothing where it is certain."""
-    return "" if finding.confidence is CauseConfidence.CERTAIN else f" ({finding.confidence.value})"
 
 
 def _print_place(console: Console, finding: FindingDocument) -> None:

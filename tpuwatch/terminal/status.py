@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import counted, format_age, format_time, printable
 from tpuwatch.model import is_bad
 from tpuwatch.terminal.console import print_text
-from tpuwatch.terminal.findings import describe_launch, doubt, print_finding
+from tpuwatch.terminal.findings import describe_launch, print_finding
 from tpuwatch.terminal.node import print_brief_node, print_machine, print_node, print_other_nodes
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def print_others(console: Console, status: StatusDocument, nodes: Sequence[NodeD
 def print_brief_finding(console: Console, finding: KnownFindingDocument, now: float) -> None:
     """A finding in one line, and the first thing to do."""
     times = f"{finding.count} times, last " if finding.count > 1 else ""
-    text = f"{finding.cause}{doubt(finding)} ({times}{format_age(now - finding.seen)} ago): {finding.summary}"
+    text = f"{finding.cause}{finding.confidence.doubt} ({times}{format_age(now - finding.seen)} ago): {finding.summary}"
     console.line(text, hang=3, style="red")
     if finding.remedy:
         print_text(console, f"Do: {finding.remedy[0].do}", indent=3, hang=4)
@@ -119,7 +119,9 @@ def print_brief_finding(console: Console, finding: KnownFindingDocument, now: fl
 def _print_past(console: Console, findings: Sequence[KnownFindingDocument], now: float) -> None:
     """Findings that are over, a line each, and why."""
     lines = [
-        printable(f"{one.cause}{doubt(one)} ({format_age(now - one.seen)} ago): {one.summary} {one.over_because}")
+        printable(
+            f"{one.cause}{one.confidence.doubt} ({format_age(now - one.seen)} ago): {one.summary} {one.over_because}"
+        )
         for one in findings
     ]
     _print_list(console, "Past, last 24 h", lines)

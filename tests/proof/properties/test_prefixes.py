@@ -11,7 +11,7 @@ from tests.paths import SHARED
 from tests.proof.properties.real_texts import needs_texts
 from tests.unit.whole_text import findings_in
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.parse.text_kind import TextKind, text_kind
+from tpuwatch.logs.parse.text_kind import TextKind, WholeText
 from tpuwatch.logs.rules.catalogue import load_catalogue
 
 WIDTH = 80  # of a mail
@@ -40,7 +40,7 @@ def texts() -> Iterator[str]:
     """The reports among them: what a program or a person says of the program is what such a form makes of it."""
     for corpus in ("corpus", "corpus-2", "corpus-3"):
         for path in sorted((SHARED / corpus / "texts").iterdir()):
-            if text_kind(path.read_bytes()) is TextKind.REPORT:
+            if WholeText(path.read_bytes()).kind is TextKind.REPORT:
                 yield path.read_text(encoding="utf-8", errors="replace")
 
 

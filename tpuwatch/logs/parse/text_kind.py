@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.logs.parse.line_kind import is_written
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tpuwatch.logs.parse.match import Match
-    from tpuwatch.logs.rules.rule import Rule
 
 
 class TextKind(Enum):
-    """What a text was written for. The value is what people read."""
+    """The purpose of a text. The value is what people read."""
 
     OUTPUT = "output"  # of a program, or nothing else is known of it
-    REPORT = "a report"  # what happened to somebody
+    REPORT = "a report"  # of what happened to its writer
     CHANGE = "the description of a change"  # what a change of a program does, or is wanted to do
     DOCUMENT = "a document"  # what may happen, and what is to be done then
     CODE = "source code"  # of a program
@@ -148,47 +146,54 @@ _ENOUGH: Final = 2
 _STATEMENTS: Final = 3  # of a program make its source, if they are a quarter of the lines
 
 
-def text_kind(text: bytes) -> TextKind:
-    """Return the kind of a whole text."""
-    shown = text.decode("utf-8", "replace")
-    if _DIFF.search(shown):
-        return TextKind.CHANGE
-    lines = _unquoted(shown)
-    statements = sum(_STATEMENT.match(line) is not None for line in lines)
-    if statements >= max(_STATEMENTS, len(lines) / 4) and not _TRACED.search(shown):
-        return TextKind.CODE
-    own = _INLINE.sub("", "\n".join(filter(is_written, lines)))
-    printed = any(_PRINTED.match(line) for line in lines)
-    if not printed and _number(_HEADED, own):
-        return TextKind.DOCUMENT
-    if _number(_REPORT, own):
-        return TextKind.REPORT
-    if printed:
+class WholeText:
+    """A text, the lines that its writer wrote, and its kind: each is found once."""
+
+    def __init__(self, text: bytes) -> None:
+        self._shown = text.decode("utf-8", "replace")
+        self._lines = [line for line in _QUOTED.sub("\n", self._shown).splitlines() if line.strip()]  # unquoted
+
+    @cached_property
+    def kind(self) -> TextKind:
+        """The kind of the whole text."""
+        if _DIFF.search(self._shown):
+            return TextKind.CHANGE
+        statements = sum(_STATEMENT.match(line) is not None for line in self._lines)
+        if statements >= max(_STATEMENTS, len(self._lines) / 4) and not _TRACED.search(self._shown):
+            return TextKind.CODE
+        own = _INLINE.sub("", "\n".join(self._own))
+        printed = any(_PRINTED.match(line) for line in self._lines)
+        if not printed and _number(_HEADED, own):
+            return TextKind.DOCUMENT
+        if _number(_REPORT, own):
+            return TextKind.REPORT
+        if printed:
+            return TextKind.OUTPUT
+        if _number(_SURE_CHANGE, own) or _number(_CHANGE, own) >= _ENOUGH:
+            return TextKind.CHANGE
+        if _number(_SURE_DOCUMENT, own) or _number(_DOCUMENT, own) >= _ENOUGH:
+            return TextKind.DOCUMENT
         return TextKind.OUTPUT
-    if _number(_SURE_CHANGE, own) or _number(_CHANGE, own) >= _ENOUGH:
-        return TextKind.CHANGE
-    if _number(_SURE_DOCUMENT, own) or _number(_DOCUMENT, own) >= _ENOUGH:
-        return TextKind.DOCUMENT
-    return TextKind.OUTPUT
 
+    def tells(self, match: Match) -> bool:
+        """Return whether a match in this text is a mark, or a failure that happened.
 
-def happened(text: bytes, kind: TextKind, matches: Iterable[Match]) -> list[Match]:
-    """Return the matches in a whole text of this kind that tell what happened, and the marks.
+        That something fails, in a person's words of which no rule knows more, counts where that person reports it.
+        """
+        rule = match.rule
+        if rule.cause is None or not self.kind.tells:
+            return rule.cause is None
+        if not (rule.prose and rule.cause is Cause.UNKNOWN_FAILURE):
+            return True
+        return self.kind is TextKind.REPORT and match.text.partition("\n")[0] in self._own_lines
 
-    That something fails, in a person's words of which no rule knows more, counts where that person reports it.
-    """
-    if not kind.tells:
-        return [match for match in matches if match.rule.cause is None]
-    own = set(filter(is_written, _unquoted(text.decode("utf-8", "replace")))) if kind is TextKind.REPORT else set()
-    return [match for match in matches if not _is_only_said(match.rule) or match.text.partition("\n")[0] in own]
+    @cached_property
+    def _own_lines(self) -> frozenset[str]:
+        return frozenset(self._own)
 
-
-def _is_only_said(rule: Rule) -> bool:
-    return rule.prose and rule.cause is Cause.UNKNOWN_FAILURE
-
-
-def _unquoted(text: str) -> list[str]:
-    return [line for line in _QUOTED.sub("\n", text).splitlines() if line.strip()]
+    @cached_property
+    def _own(self) -> list[str]:
+        return list(filter(is_written, self._lines))
 
 
 def _number(signs: tuple[re.Pattern[str], ...], text: str) -> int:

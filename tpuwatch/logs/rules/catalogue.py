@@ -164,13 +164,16 @@ def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
     rules = list(rules)
     harmless = tuple(rule for rule in rules if rule.mark == HARMLESS)
     unknown = tuple(rule for rule in rules if rule.cause is Cause.UNKNOWN_FAILURE and not rule.prose)
+    by_cause: dict[Cause | None, list[Rule]] = {}
     for rule in rules:
-        before = [other for other in rules if other.cause is rule.cause and other.rank < rule.rank]
-        ranks = rule.cause is not None and rule.rank > 0
-        better = tuple(other for other in before if not other.tentative) if ranks else ()
-        better += harmless if rule.general else ()
+        by_cause.setdefault(rule.cause, []).append(rule)
+    for rule in rules:
+        better = harmless if rule.general else ()
+        if rule.cause is not None and rule.rank > 0:
+            before = (other for other in by_cause[rule.cause] if other.rank < rule.rank and not other.tentative)
+            better = (*before, *better)
         others = unknown if rule.any_program and rule not in unknown else ()
-        yield replace(rule, better=better, otherwise=others)
+        yield replace(rule, better=better, otherwise=others) if better or others else rule
 
 
 def _load_file(

@@ -158,7 +158,7 @@ class Rule:
     def evidence(self) -> str:
         """Return why its cause is not certain; empty where it is."""
         if self.prose:
-            return "what somebody wrote, and no program"
+            return "a person's words, and no program's"
         return _EVIDENCE[self.confidence]
 
     @property

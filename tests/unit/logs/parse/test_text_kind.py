@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpuwatch.logs.parse.text_kind import TextKind, text_kind
+from tpuwatch.logs.parse.text_kind import TextKind, WholeText
 
 MESSAGE = "TPU initialization failed: open(/dev/accel0): Device or resource busy"
 
@@ -68,20 +68,20 @@ OUTPUTS = [
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in CASES.items() for text in texts])
 def test_a_text_is_of_the_kind_that_its_writer_meant(kind: TextKind, text: str) -> None:
-    assert text_kind(text.encode()) is kind
+    assert WholeText(text.encode()).kind is kind
     assert not kind.tells
 
 
 @pytest.mark.parametrize("text", REPORTS + OUTPUTS)
 def test_what_was_printed_or_happened_to_the_writer_tells_of_a_failure(text: str) -> None:
-    assert text_kind(text.encode()).tells
+    assert WholeText(text.encode()).kind.tells
 
 
 @pytest.mark.parametrize("text", OUTPUTS)
 def test_output_alone_is_nobodys_report(text: str) -> None:
-    assert text_kind(text.encode()) is TextKind.OUTPUT
+    assert WholeText(text.encode()).kind is TextKind.OUTPUT
 
 
 @pytest.mark.parametrize("text", [text for texts in (CHANGES, DOCUMENTS) for text in texts if "diff" not in text])
 def test_what_a_program_printed_at_the_end_tells_of_a_failure_in_each(text: str) -> None:
-    assert text_kind(f"{text}\n2026-01-02 03:04:05 gizmo: {MESSAGE}\n".encode()).tells
+    assert WholeText(f"{text}\n2026-01-02 03:04:05 gizmo: {MESSAGE}\n".encode()).kind.tells
