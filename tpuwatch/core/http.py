@@ -205,6 +205,11 @@ class HttpClient:
             raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
 
 
+def host_port(host: str, port: int) -> str:
+    """A host and a port as an address has them: `10.0.0.1:80`, `[fd00::7]:80`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     """What is asked, and over which proxy."""
@@ -233,7 +238,7 @@ class _Target:
 
     @property
     def where(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 class _Channel(io.RawIOBase):

@@ -14,6 +14,7 @@ from prometheus_client import Counter, Metric
 
 from tpuwatch.core import GRPC_CODES
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
+from tpuwatch.metrics.slices import slice_families
 from tpuwatch.model import Signal, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
@@ -199,8 +200,9 @@ class NodeMetrics:
 
     def _families(self) -> Iterator[Metric]:
         statuses = self._nodes
-        labels = node_labels((status.zone, status.node, status) for status in statuses)
-        yield from _node_families(list(labels))
+        labels = list(node_labels((status.zone, status.node, status) for status in statuses))
+        yield from _node_families(labels)
+        yield from slice_families(labels)
         yield _count_family(Tally(status.judgement.verdict.value for status in statuses))
         yield from _signal_families(self._signals)
         yield from _runtime_families(self._runtime)

@@ -452,7 +452,7 @@ def start(sources: SignalSources) -> None:
     )
 
     def on_answer(answer: Answer[tuple[CloudNode, ...]]) -> None:
-        if sources.peers is not None and sources.peers.follow(source.answers, sources.snapshot.own):
+        if sources.peers is not None and sources.peers.follow(source.answers, sources.snapshot):
             sources.wake("peer")
         seen = {"cloud": source.answers, "queued": source.queued, "beside": source.beside}
         sources.post(Signal.CLOUD, answer.counted(), **seen)

@@ -11,8 +11,8 @@ def test_each_peer_is_up_or_not_and_they_are_counted_by_how_they_are() -> None:
     answers: dict[str, Answer[Peer]] = {
         "a": Answer(Peer(1.0), 1.0, None),
         "z/a": Answer(Peer(1.0), 1.0, None),
-        "b": Answer(Peer(1.0, silent_since=2.0, tries=1), 1.0, None),
-        "c": Answer(Peer(1.0, silent_since=2.0, tries=1, refuses=True), 1.0, None),
+        "b": Answer(Peer(1.0, silent_since=2.0, tries=3), 1.0, None),
+        "c": Answer(Peer(1.0, silent_since=2.0, tries=3, refuses=True), 1.0, None),
         "d": Answer(None, None, Problem.ABSENT),
         "e": Answer(Peer(1.0), 1.0, Problem.FOREIGN),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.standins.peer_server import PeerServer, http, peer_server, reason, status
-from tests.unit.signals.test_peers import NOW, node
+from tests.unit.signals.test_peers import NOW, here, node
 from tests.unit.web import samples
 from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core import HttpClient, HttpError, HttpFault
@@ -218,7 +218,7 @@ def test_the_signal_is_closed_while_one_hangs(server: PeerServer) -> None:
     server.reply = None
     config = PeersConfig.model_validate({"addresses": {"train-2": server.url}, "timeout_seconds": 60.0})
     signal = PeersSignal(config, clock=CLOCK, rng=random.Random(5))
-    signal.follow({"z/train-2": Answer(node(2), NOW, None, "", NOW)}, "z/train-1")
+    signal.follow({"z/train-2": Answer(node(2), NOW, None, "", NOW)}, here("z/train-1"))
     thread = threading.Thread(target=signal.ask)
     thread.start()
     server.wait(1)

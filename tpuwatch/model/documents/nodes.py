@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from tpuwatch.core import Time, like
 from tpuwatch.model.documents.words import (
     ActionWord,
+    CauseWord,
     ConfidenceWord,
     KindWord,
     ProblemWord,
     SignalWord,
     SourceWord,
     VerdictWord,
+    WorkerWord,
 )
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import CloudNode, Peer, QueuedResource
+from tpuwatch.model.slices import Slice, Worker, WorkerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,14 @@ class UnseenDocument:
     signal: SignalWord
     problem: ProblemWord
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureDocument:
+    """The first thing that went wrong on a machine with what runs there now."""
+
+    cause: CauseWord
+    at: Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +74,7 @@ class NodeVerdictDocument:
     missing: tuple[str, ...]
     unseen: UnseenDocument | None = None
     remedy: tuple[Remedy, ...]
+    failure: FailureDocument | None = None
 
     @property
     def label(self) -> str:
@@ -153,12 +165,56 @@ class PeerDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDocument:
+    """A worker of a slice, by its own tpuwatch."""
+
+    number: int
+    state: WorkerWord
+    own: bool
+    answered: Time | None
+    silent_since: Time | None
+    verdict: VerdictWord | None
+    summary: str
+    failure: FailureDocument | None
+
+    @classmethod
+    def of(cls, worker: Worker) -> "WorkerDocument":
+        """As it answered last."""
+        return like(cls, worker, failure=worker.failure and like(FailureDocument, worker.failure))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceDocument:
+    """The workers of a node that has several: how many of those that are asked are in each state, and 64 of them."""
+
+    hosts: int
+    sentence: str
+    first_failed: int | None
+    culprit: int | None
+    states: Mapping[str, int]
+    workers: tuple[WorkerDocument, ...]
+
+    @classmethod
+    def of(cls, whole: Slice) -> "SliceDocument":
+        """As it was judged last."""
+        return cls(
+            hosts=whole.hosts,
+            sentence=whole.sentence,
+            first_failed=whole.first,
+            culprit=whole.culprit,
+            states={state.value: len(whole.those(state)) for state in WorkerState},
+            workers=tuple(WorkerDocument.of(one) for one in whole.listed),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDocument(NodeVerdictDocument):
     """A watched node."""
 
     cloud: CloudNodeDocument | None
     queued_resource: QueuedResource | None = None
     peer: PeerDocument | None
+    slice: SliceDocument | None = None
 
     @classmethod
     def of(cls, node: JudgedNode) -> "NodeDocument":
@@ -179,6 +235,8 @@ class NodeDocument(NodeVerdictDocument):
             cloud=CloudNodeDocument.of(node.cloud) if node.cloud else None,
             queued_resource=node.queued,
             peer=PeerDocument.of(node.peer) if node.peer else None,
+            failure=node.failure and like(FailureDocument, node.failure),
+            slice=SliceDocument.of(node.slice) if node.slice else None,
         )
 
 
