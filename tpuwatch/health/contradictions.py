@@ -12,7 +12,7 @@ from tpuwatch.health.rules.cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_w
 from tpuwatch.health.rules.idle import failing
 from tpuwatch.health.slices import judge_slice
 from tpuwatch.libtpu import counted
-from tpuwatch.model import STUCK, WELL, Problem, Signal, WorkerState
+from tpuwatch.model import STUCK, WELL, PeerState, Problem, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
 def _silent_workers(proposal: Proposal, facts: Facts) -> Iterator[str]:
     """Workers that are silent while the node counts as well."""
     whole = judge_slice(facts) if proposal.verdict in WELL and facts.evidence.workers else None
-    if whole is not None and whole.those(WorkerState.SILENT):
+    if whole is not None and whole.those(PeerState.SILENT):
         yield whole.sentence
 
 

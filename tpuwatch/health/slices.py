@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import format_time, length, listed
-from tpuwatch.model import Failure, Signal, Slice, Whose, Worker, WorkerState, worker_state
+from tpuwatch.model import Failure, PeerState, Signal, Slice, Whose, Worker, peer_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +41,8 @@ def judge_slice(facts: Facts) -> Slice | None:
         return Slice(hosts, (), f"It has {hosts} workers, and {seen}: `enabled` under [peers] is false.")
     first, alike = _first(_order(workers)), _alike(workers)
     sentences = [
-        *_silence([one for one in workers if one.state is WorkerState.SILENT], hosts, facts.now),
-        *_refusal([one for one in workers if one.state is WorkerState.REFUSED]),
+        *_silence([one for one in workers if one.state is PeerState.SILENT], hosts, facts.now),
+        *_refusal([one for one in workers if one.state is PeerState.REFUSED]),
         *_failures(workers, first, alike),
         _heard(workers, hosts),
     ]
@@ -52,18 +52,18 @@ def judge_slice(facts: Facts) -> Slice | None:
 def _own(facts: Facts) -> Iterator[Worker]:
     number = facts.identity.worker.value
     if facts.own and number:
-        yield Worker(int(number), WorkerState.ANSWERING, facts.now, failure=own_failure(facts), own=True)
+        yield Worker(int(number), PeerState.ANSWERING, facts.now, failure=own_failure(facts), own=True)
 
 
 def _others(asked: Mapping[int, Answer[Peer]]) -> Iterator[Worker]:
     for number, answer in asked.items():
-        peer, state = answer.value, worker_state(answer)
+        peer, state = answer.value, peer_state(answer)
         if peer is None:
             yield Worker(number, state)
             continue
         word = peer.verdict
         failure = Failure(word.failed, peer.answered - word.failed_age) if word and word.failed else None
-        if word is None or state is not WorkerState.ANSWERING or Signal.PEER in word.signals:
+        if word is None or state is not PeerState.ANSWERING or Signal.PEER in word.signals:
             yield Worker(number, state, peer.answered, peer.silent_since, failure=failure)
         else:  # what rests on other workers' word is no word of its own
             yield Worker(number, state, peer.answered, None, word.verdict, word.summary, failure)
@@ -75,13 +75,13 @@ def _order(workers: Sequence[Worker]) -> list[tuple[float, float, Worker]]:
     One that is silent failed after its last answer. What one reports of another worker is no failure of its own, and
     what may be a consequence of a silence is none while there is one.
     """
-    silent = any(one.state is WorkerState.SILENT for one in workers)
+    silent = any(one.state is PeerState.SILENT for one in workers)
     failed = []
     for one in workers:
         cause = one.failure.cause if one.failure else None
         if one.failure is not None and _is_own(cause, silent=silent):
             failed.append((one.failure.at, one.failure.at, one))
-        elif one.state is WorkerState.SILENT and one.answered is not None:
+        elif one.state is PeerState.SILENT and one.answered is not None:
             failed.append((one.answered, one.silent_since or one.answered, one))
     return sorted(failed, key=lambda found: found[:2])
 
@@ -105,7 +105,7 @@ def _first(order: Sequence[tuple[float, float, Worker]]) -> int | None:
 def _alike(workers: Sequence[Worker]) -> tuple[Cause, int] | None:
     """The cause with which more than half of those that are heard failed together, and of how many, if a program or
     its setup can be why."""
-    heard = [one for one in workers if one.state is WorkerState.ANSWERING]
+    heard = [one for one in workers if one.state is PeerState.ANSWERING]
     failures = [one.failure for one in heard if one.failure is not None and one.failure.cause.row.whose in _PROGRAM]
     if not failures:
         return None
@@ -147,9 +147,9 @@ def _failures(workers: Sequence[Worker], first: int | None, alike: tuple[Cause, 
 
 def _heard(workers: Sequence[Worker], hosts: int) -> str:
     asked = [one for one in workers if not one.own]
-    unheard = [one for one in asked if one.state is WorkerState.UNHEARD]
-    unclear = [one for one in asked if one.state is WorkerState.UNCLEAR]
-    heard = sum(one.state is WorkerState.ANSWERING for one in workers)
+    unheard = [one for one in asked if one.state is PeerState.UNHEARD]
+    unclear = [one for one in asked if one.state is PeerState.UNCLEAR]
+    heard = sum(one.state is PeerState.ANSWERING for one in workers)
     parts = [
         f"{heard} of {len(workers)} workers answer" if heard < len(workers) else f"All {len(workers)} workers answer"
     ]

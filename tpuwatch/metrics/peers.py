@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Metric
 
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
-from tpuwatch.model import WorkerState, split_label, worker_state
+from tpuwatch.model import PeerState, peer_state, split_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ class PeerMetrics:
             for labels, answer in node_labels((*split_label(label), one) for label, one in self._peers.items()):
                 peer = answer.value
                 up.add_sample(up.name, labels, peer is not None and peer.silent_since is None and not answer.problem)
-            tally = Tally(worker_state(answer) for answer in self._peers.values())
-            for state in WorkerState:
+            tally = Tally(peer_state(answer) for answer in self._peers.values())
+            for state in PeerState:
                 count.add_sample(count.name, {"state": state.value}, tally[state])
         yield from (up, count)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Metric
 
-from tpuwatch.model import WorkerState
+from tpuwatch.model import PeerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,9 +34,9 @@ def slice_families(nodes: Iterable[tuple[dict[str, str], JudgedNode]]) -> Iterat
         whole = node.slice
         if whole is None or not whole.workers:
             continue
-        for state in WorkerState:
+        for state in PeerState:
             workers.add_sample(workers.name, {**labels, "state": state.value}, len(whole.those(state)))
-        for one in whole.those(WorkerState.SILENT)[:_MAX_SILENT]:
+        for one in whole.those(PeerState.SILENT)[:_MAX_SILENT]:
             if one.silent_since is not None:
                 silent.add_sample(silent.name, {**labels, "worker": str(one.number)}, one.silent_since)
         if whole.culprit is not None:

@@ -162,7 +162,7 @@ if TYPE_CHECKING:
         Snapshot,
         Symptom,
     )
-    from tpuwatch.model.slices import SILENT_TRIES, Failure, Slice, Worker, WorkerState, worker_state
+    from tpuwatch.model.slices import SILENT_TRIES, Failure, PeerState, Slice, Worker, peer_state
     from tpuwatch.model.status import (
         ADDRESS_FILE,
         DaemonStatus,

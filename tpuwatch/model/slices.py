@@ -18,7 +18,7 @@ _MAX_LISTED = 64
 SILENT_TRIES = 3  # one whose tpuwatch has answered counts as silent, or as refusing, after so many failed attempts
 
 
-class WorkerState(str, Enum):
+class PeerState(str, Enum):
     """How it stands with the tpuwatch of a worker."""
 
     ANSWERING = "answering"
@@ -41,7 +41,7 @@ class Worker:
     """One worker of a slice."""
 
     number: int
-    state: WorkerState
+    state: PeerState
     answered: float | None = None  # last; None: never since its node came up
     silent_since: float | None = None  # since the first question without an answer; None while it answers
     verdict: Verdict | None = None  # by its own tpuwatch, while that answers
@@ -52,7 +52,7 @@ class Worker:
     @property
     def is_well(self) -> bool:
         """Whether it answers, and has nothing to report."""
-        return self.state is WorkerState.ANSWERING and self.failure is None and self.verdict not in BAD
+        return self.state is PeerState.ANSWERING and self.failure is None and self.verdict not in BAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,18 @@ class Slice:
         notable = sorted(self.workers, key=lambda one: (one.is_well, one.number))[:_MAX_LISTED]
         return tuple(sorted(notable, key=lambda one: one.number))
 
-    def those(self, state: WorkerState) -> tuple[Worker, ...]:
+    def those(self, state: PeerState) -> tuple[Worker, ...]:
         """The workers in a state."""
         return tuple(one for one in self.workers if one.state is state)
 
 
-def worker_state(answer: Answer[Peer]) -> WorkerState:
+def peer_state(answer: Answer[Peer]) -> PeerState:
     """How it stands with a tpuwatch by the latest answer. A lost answer or two are no silence."""
     peer = answer.value
     if peer is None:
-        return WorkerState.UNHEARD
+        return PeerState.UNHEARD
     if peer.silent_since is not None and peer.tries >= SILENT_TRIES:
         if answer.problem is not None:
-            return WorkerState.UNCLEAR
-        return WorkerState.REFUSED if peer.refuses else WorkerState.SILENT
-    return WorkerState.UNCLEAR if answer.problem else WorkerState.ANSWERING
+            return PeerState.UNCLEAR
+        return PeerState.REFUSED if peer.refuses else PeerState.SILENT
+    return PeerState.UNCLEAR if answer.problem else PeerState.ANSWERING

@@ -8,8 +8,8 @@ from tpuwatch.core import format_age, format_seconds, format_size, format_time, 
 from tpuwatch.libtpu import counted
 from tpuwatch.model import (
     Action,
+    PeerState,
     Problem,
-    WorkerState,
     cloud_words,
     is_bad,
     node_label,
@@ -102,7 +102,7 @@ def _print_verdict(console: Console, node: NodeDocument, now: float) -> None:
 def _print_slice(console: Console, node: NodeDocument) -> None:
     """How it stands with the workers of a node with several."""
     if node.slice is not None:
-        lost = node.slice.states[WorkerState.SILENT.value] or node.slice.first_failed is not None
+        lost = node.slice.states[PeerState.SILENT.value] or node.slice.first_failed is not None
         console.line(f"Slice: {node.slice.sentence}", indent=3, hang=2, style="yellow" if lost else "dim")
 
 

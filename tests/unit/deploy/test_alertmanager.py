@@ -23,6 +23,7 @@ ABOUT_NODE = {
     "TpuwatchNodeStuck",
     "TpuwatchNodeUnhealthy",
     "TpuwatchNodeUnknown",
+    "TpuwatchWorkerSilent",
     "TpuwatchDown",
     "TpuwatchMachineFault",
 }

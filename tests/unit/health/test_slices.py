@@ -15,7 +15,7 @@ from tpuwatch.health.slices import judge_slice, own_failure
 from tpuwatch.model.answers import Answer
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.signals import Evidence, Peer
-from tpuwatch.model.slices import Failure, Slice, WorkerState
+from tpuwatch.model.slices import Failure, PeerState, Slice
 from tpuwatch.model.verdict import Verdict
 
 LOST = event(Cause.HEARTBEAT_LOST, 300.0)
@@ -48,20 +48,20 @@ def test_each_worker_is_in_one_state_and_the_own_one_is_among_them() -> None:
     assert judged.hosts == 4
     assert judged.workers[1].verdict is Verdict.IDLE
     assert judged.workers[2].silent_since == NOW - 240
-    assert [one.number for one in judged.those(WorkerState.SILENT)] == [2]
+    assert [one.number for one in judged.those(PeerState.SILENT)] == [2]
 
 
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        (UNHEARD, WorkerState.UNHEARD),
-        (FOREIGN, WorkerState.UNCLEAR),
-        (ALL_SILENT, WorkerState.UNCLEAR),
-        (fell_silent(tries=2), WorkerState.ANSWERING),
-        (fell_silent(refuses=True, tries=2), WorkerState.ANSWERING),
+        (UNHEARD, PeerState.UNHEARD),
+        (FOREIGN, PeerState.UNCLEAR),
+        (ALL_SILENT, PeerState.UNCLEAR),
+        (fell_silent(tries=2), PeerState.ANSWERING),
+        (fell_silent(refuses=True, tries=2), PeerState.ANSWERING),
     ],
 )
-def test_what_does_not_count_as_silence(answer: Answer[Peer], state: WorkerState) -> None:
+def test_what_does_not_count_as_silence(answer: Answer[Peer], state: PeerState) -> None:
     judged = whole(four(own(), WELL, answer, WELL))
     assert judged.workers[2].state is state
     assert judged.first is None
@@ -139,7 +139,7 @@ def test_a_lie_accuses_the_liar_alone() -> None:
     ):
         judged = whole(four(own(), liar, WELL, WELL))
         assert judged.culprit in (None, 1)
-        assert [one.state for one in judged.workers if one.number != 1] == [WorkerState.ANSWERING] * 3
+        assert [one.state for one in judged.workers if one.number != 1] == [PeerState.ANSWERING] * 3
         assert all(one.failure is None for one in judged.workers if one.number != 1)
 
 

@@ -16,7 +16,7 @@ from tpuwatch.model.answers import Answer, Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.labels import split_label
 from tpuwatch.model.signals import CloudNode, Identity, Known, Peer, PeerVerdict, Snapshot
-from tpuwatch.model.slices import WorkerState, worker_state
+from tpuwatch.model.slices import PeerState, peer_state
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.signals import peers
 from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, RING, PeerError, PeerReply, PeersSignal
@@ -496,7 +496,7 @@ def test_the_own_slice_is_asked_half_as_often_and_its_silence_is_seen_within_two
     assert 30 <= len(fleet.asked) <= 34  # three workers in ten minutes
     before = fleet.clock.time()
     fleet.outcome = SILENT
-    while worker_state(fleet.signal.answers["z/train-9"][1]) is not WorkerState.SILENT:
+    while peer_state(fleet.signal.answers["z/train-9"][1]) is not PeerState.SILENT:
         fleet.ask(2.0)
     assert fleet.clock.time() - before < 120
 
@@ -519,7 +519,7 @@ def test_where_all_workers_of_the_own_slice_are_silent_none_counts(make: Any) ->
     for _ in range(20):
         summary = fleet.ask(60.0)
     assert summary.problem is Problem.UNREACHABLE
-    assert {worker_state(one) for one in fleet.signal.answers["z/train-9"].values()} == {WorkerState.UNCLEAR}
+    assert {peer_state(one) for one in fleet.signal.answers["z/train-9"].values()} == {PeerState.UNCLEAR}
 
 
 def test_a_list_that_lacks_an_address_once_forgets_no_worker(make: Any) -> None:

@@ -36,6 +36,7 @@ from tpuwatch.model.signals import (
     RuntimePort,
     Signal,
 )
+from tpuwatch.model.slices import Failure
 from tpuwatch.model.status import RestartBudget, RestartsStatus, ScrapeTarget, TuneStatus
 from tpuwatch.model.tune import Advice
 from tpuwatch.model.verdict import Action, Confidence, Source, Unseen, Verdict
@@ -78,7 +79,7 @@ STUCK = samples.judgement(
     Verdict.RUNTIME_STUCK, kind=WorkloadKind.TRAINING, suspect_since=NOW - 900, counts_from=NOW - 600
 )
 NODES = (
-    samples.node(judgement=STUCK),
+    samples.node(judgement=STUCK, slice=samples.slice_of_four(), failure=Failure(Cause.HANG, NOW - 280)),
     samples.node("train-2", peer=Peer(NOW - 300, WORD, NOW - 240, 7, boot_id="c0ffee")),
     samples.node("train-3", judgement=samples.judgement(Verdict.NODE_STUCK, node="train-3", unseen=UNSEEN), cloud=None),
     samples.node("train-4", Verdict.GONE, cloud=None, queued=QueuedResource("request", "WAITING_FOR_RESOURCES")),

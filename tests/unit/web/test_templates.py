@@ -82,6 +82,8 @@ def pages_of_nodes() -> Iterator[str]:
     for one in (
         full,
         samples.node(),
+        replace(full, slice=samples.slice_of_four()),
+        replace(full, slice=replace(samples.slice_of_four(), workers=())),
         replace(full, judgement=bare, cloud=None),
         replace(samples.node(), judgement=replace(samples.judgement(), reasons=(), since=None), cloud=cloud),
         replace(full, judgement=replace(judgement, reasons=(idle,), remedy=(Remedy("Wait.", ""),)), cloud=quiet),

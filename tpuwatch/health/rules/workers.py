@@ -8,7 +8,7 @@ from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
 from tpuwatch.health.slices import judge_slice, named
-from tpuwatch.model import Action, Confidence, RemedyStep, Verdict, WorkerState
+from tpuwatch.model import Action, Confidence, PeerState, RemedyStep, Verdict
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -31,7 +31,7 @@ def lost(facts: Facts) -> Proposal | None:
 
 def _silent(whole: Slice, facts: Facts) -> Proposal | None:
     seconds = facts.limits.silent_seconds
-    silent = [one for one in whole.those(WorkerState.SILENT) if facts.is_older(one.silent_since, seconds)]
+    silent = [one for one in whole.those(PeerState.SILENT) if facts.is_older(one.silent_since, seconds)]
     if not silent:
         return None
     since = max(facts.age(one.silent_since) or 0.0 for one in silent)
@@ -39,7 +39,7 @@ def _silent(whole: Slice, facts: Facts) -> Proposal | None:
         f"{named(silent)} of {whole.hosts} {'has' if len(silent) == 1 else 'have'} been silent for {length(since)}"
     )
     reasons = tuple(reason.worker_silent(facts, one) for one in silent[:3])
-    answering = any(not one.own for one in whole.those(WorkerState.ANSWERING))
+    answering = any(not one.own for one in whole.those(PeerState.ANSWERING))
     if answering or (facts.own and facts.cloud is not None):
         summary += ", while others answer." if answering else ", while the cloud answers."
         return _of(silent[0], Verdict.NODE_STUCK, Confidence.MEDIUM, summary, reasons)
@@ -50,7 +50,7 @@ def _silent(whole: Slice, facts: Facts) -> Proposal | None:
 
 
 def _broken(whole: Slice, facts: Facts) -> Proposal | None:
-    for one in whole.those(WorkerState.ANSWERING):
+    for one in whole.those(PeerState.ANSWERING):
         if one.own or one.verdict not in _BROKEN or (one.number == 0 and not facts.own):
             continue  # of a node that is watched from elsewhere the first worker's word is its own rule's
         said = reason.worker_verdict(facts, one)

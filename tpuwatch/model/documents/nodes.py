@@ -9,17 +9,17 @@ from tpuwatch.model.documents.words import (
     CauseWord,
     ConfidenceWord,
     KindWord,
+    PeerWord,
     ProblemWord,
     SignalWord,
     SourceWord,
     VerdictWord,
-    WorkerWord,
 )
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import CloudNode, Peer, QueuedResource
-from tpuwatch.model.slices import Slice, Worker, WorkerState
+from tpuwatch.model.slices import PeerState, Slice, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class WorkerDocument:
     """A worker of a slice, by its own tpuwatch."""
 
     number: int
-    state: WorkerWord
+    state: PeerWord
     own: bool
     answered: Time | None
     silent_since: Time | None
@@ -202,7 +202,7 @@ class SliceDocument:
             sentence=whole.sentence,
             first_failed=whole.first,
             culprit=whole.culprit,
-            states={state.value: len(whole.those(state)) for state in WorkerState},
+            states={state.value: len(whole.those(state)) for state in PeerState},
             workers=tuple(WorkerDocument.of(one) for one in whole.listed),
         )
 

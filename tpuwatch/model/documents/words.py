@@ -7,7 +7,7 @@ from typing import Annotated
 from tpuwatch.core import Words
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.signals import Problem, Signal
-from tpuwatch.model.slices import WorkerState
+from tpuwatch.model.slices import PeerState
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 from tpuwatch.model.workload import WorkloadKind
 
@@ -19,4 +19,4 @@ ProblemWord = Annotated[str, Words(Problem)]
 SignalWord = Annotated[str, Words(Signal)]
 SourceWord = Annotated[str, Words(Source)]
 VerdictWord = Annotated[str, Words(Verdict)]
-WorkerWord = Annotated[str, Words(WorkerState)]
+PeerWord = Annotated[str, Words(PeerState)]
