@@ -10,9 +10,8 @@ from tpuwatch.health import reason
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.rules.cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
 from tpuwatch.health.rules.idle import failing
-from tpuwatch.health.slices import judge_slice
 from tpuwatch.libtpu import counted
-from tpuwatch.model import STUCK, WELL, PeerState, Problem, Signal
+from tpuwatch.model import STUCK, Problem, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,6 @@ def find_contradictions(proposal: Proposal, facts: Facts) -> tuple[str, ...]:
             (
                 *_cloud_against_others(proposal, facts),
                 *_cloud_against_peer(proposal, facts),
-                *_silent_workers(proposal, facts),
                 *_kubernetes_against_others(facts),
                 *_within_the_cloud(facts),
                 *_local(facts),
@@ -75,13 +73,6 @@ def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
         yield f"The API says {state}, and this machine is up."
     if facts.notices is not None and facts.notices.preempted and facts.cloud.state == "READY":
         yield f"The API says {state}, the metadata server reports that the node is being preempted."
-
-
-def _silent_workers(proposal: Proposal, facts: Facts) -> Iterator[str]:
-    """Workers that are silent while the node counts as well."""
-    whole = judge_slice(facts) if proposal.verdict in WELL and facts.evidence.workers else None
-    if whole is not None and whole.those(PeerState.SILENT):
-        yield whole.sentence
 
 
 def _kubernetes_against_others(facts: Facts) -> Iterator[str]:

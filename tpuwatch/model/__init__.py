@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         LaunchesDocument,
         UnreadDocument,
     )
-    from tpuwatch.model.documents.machine import SignalStatusDocument
+    from tpuwatch.model.documents.machine import BootDocument, SignalStatusDocument
     from tpuwatch.model.documents.nodes import (
+        FailureDocument,
         NodeDocument,
         NodesDocument,
         NodeVerdictDocument,

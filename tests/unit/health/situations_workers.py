@@ -61,7 +61,7 @@ SITUATIONS = (
         four(IDLE, WELL, fell_silent(), WELL),
         "node_stuck manual medium peer",
         words=("Worker 2 of 4 has been silent for 4 min, while others answer.",),
-        remedy=("describe trainer", "--worker=2 --command='tpuwatch status'"),
+        remedy=("--worker=2 --command='tpuwatch status'", "describe trainer"),
     ),
     Situation(
         "worker: one is silent on an unused slice", four(own(), WELL, WELL, fell_silent()), "node_stuck manual medium"
@@ -70,13 +70,11 @@ SITUATIONS = (
         "worker: one is silent under a program that makes steps",
         four(training(), WELL, fell_silent(), WELL),
         "healthy none high",
-        contradictions=("Worker 2 of 4 has been silent",),
     ),
     Situation(
         "worker: one has been silent for half a minute only",
         four(own(), WELL, fell_silent(MINUTE / 2, tries=4), WELL),
         "idle none",
-        contradictions=("Worker 2 of 4 has been silent for 30 s",),
     ),
     Situation("worker: an answer was lost", four(own(), WELL, fell_silent(tries=2), WELL), "idle none"),
     Situation("worker: its machine refuses, so it is up", four(own(), WELL, REFUSING, WELL), "idle none"),
@@ -112,7 +110,6 @@ SITUATIONS = (
         "worker: elsewhere, one is silent, and the first reports that programs run",
         watched(peer_answer(Verdict.HEALTHY), WELL, fell_silent(), WELL),
         "healthy none high",
-        contradictions=("Worker 2 of 4 has been silent",),
     ),
     Situation(
         "worker: elsewhere, all are silent",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Reason, Slice, Worker
 
 _BROKEN: Final = (Verdict.NODE_STUCK, Verdict.RUNTIME_STUCK)  # a job that is stuck may wait for another worker
-_STEPS: Final = (RemedyStep.DESCRIBE, RemedyStep.STATUS)
+_STEPS: Final = (RemedyStep.STATUS, RemedyStep.DESCRIBE)
 
 
 def lost(facts: Facts) -> Proposal | None:
