@@ -69,17 +69,21 @@ class SimulatedWorkers:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
+        self._loop.close()
         for listener in self._sockets.values():
             listener.close()
 
     def _run(self) -> None:
-        with contextlib.closing(self._loop):
-            for (path, worker), listener in self._sockets.items():
-                self._loop.add_reader(listener, self._accept, path, worker, listener)
-            self._loop.run_forever()
-            for task in self._tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        for (path, worker), listener in self._sockets.items():
+            self._loop.add_reader(listener, self._accept, path, worker, listener)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._end())
+
+    async def _end(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, path: str, worker: int, listener: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
