@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import pytest
 
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
+from tests.unit.template_branches import Branches
 from tpuwatch.advise import (
     advice_document,
     advice_page,
@@ -22,7 +26,7 @@ from tpuwatch.advise import (
 from tpuwatch.advise.memory import composition
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs import LogParser, Scanner, load_catalogue
-from tpuwatch.model import AdviceDocument, Finding, Gain
+from tpuwatch.model import AdviceDocument, Finding, Flops, Gain, NotChecked, ProfileFigures
 from tpuwatch.program import target
 from tpuwatch.program.preflight import Preflight
 
@@ -165,6 +169,59 @@ def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
     plots = [ET.fromstring(text + "</svg>") for text in _svgs(page)]  # noqa: S314 (our own)
     assert len(plots) == 3
     assert any(plot.find(".//circle") is not None for plot in plots)
+
+
+@pytest.fixture
+def branches(monkeypatch: pytest.MonkeyPatch) -> Branches:
+    """Of the page of advice."""
+    found = Branches()
+    make = jinja2.Environment
+
+    def watched(**options: Any) -> jinja2.Environment:
+        environment = make(**options)
+        found.watch(environment)
+        return environment
+
+    monkeypatch.setattr("jinja2.Environment", watched)
+    return found
+
+
+def test_every_section_of_the_page_is_rendered_with_and_without_content(branches: Branches) -> None:
+    wide = trial(counts=graph(row(8192, 64, 64), row(8192, 64, 96), row(8, 9, 10)))
+    about = subject(placed("f32[65536,100,20]"), trial=wide)
+    full = advice_document(target("v5e-8"), about, advise(about))
+    assert full.findings
+    advised = replace(full.findings[0], gain=0.2, place={"file": "train.py", "line": 3})
+    profile = ProfileFigures("TPU v5e", 1, 2, 0.1, 0.2, 0.5, None, None, None, None, None, None)
+    bare = replace(
+        full,
+        batch=None,
+        fits=False,
+        memory={},
+        roofline=None,
+        profile=replace(profile, step_seconds=None),
+        tensors=(),
+        findings=(),
+        checked=(),
+        not_checked=(NotChecked(("padding",), "No shapes are known."), NotChecked((), "Nothing was compiled.")),
+    )
+    some = Flops(None, None, 1 << 40, {"ragged_dot": 2, "custom_call": 1})
+    for result in (
+        full,
+        replace(
+            full,
+            profile=profile,
+            corrected=("The step took longer.",),
+            findings=(advised, replace(advised, gain=0.0, place=None)),
+        ),
+        replace(bare, flops=some),
+        replace(bare, flops=replace(some, matrix_flops_at_least=None), checked=("padding",)),
+        replace(bare, flops=None),
+    ):
+        page = advice_page(AdviceDocument(subject="train:step", results=(result,)))
+        assert page.rstrip().endswith("</html>")
+    assert branches.known
+    assert sorted(branches.known - branches.taken) == []
 
 
 def _svgs(page: str) -> list[str]:
