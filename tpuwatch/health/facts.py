@@ -483,6 +483,13 @@ class Facts:
         return next((one for one in self.loops if one.pid is not None), None)
 
     @property
+    def output_loop(self) -> TrainingLoop | None:
+        """The loop of an output of no known process that has made a step since the TPU was taken, and goes on."""
+        held_since = min((one.started or 0.0 for one in self.main_holders), default=0.0)
+        loops = (one for one in self.loops if one.pid is None and Cause.STEPS_STALLED not in one.faults)
+        return next((one for one in loops if one.stepped >= held_since), None)
+
+    @property
     def holder_steps(self) -> bool:
         """Whether a holder of the TPU has just made a step, by a heartbeat whose sender the kernel names."""
         return self.stepping is not None and self.stepping.source is ProgressSource.HEARTBEAT
