@@ -100,6 +100,15 @@ def dot(*, used: bool = True) -> Operation:
     return made
 
 
+def test_a_product_of_complex_numbers_is_four_of_real_ones() -> None:
+    one = dot()
+    for value in (*one.operands, *one.results):
+        value.type = value.type.replace("bf16", "f32").replace("f32", "complex<f32>")
+    counts = graph.summary(module(one))
+    assert counts["matrix_flops"] == 4 * 2 * 8 * 16 * 32
+    assert counts["operations"][0]["bytes"] == 8 * (8 * 16 + 16 * 32 + 8 * 32)
+
+
 def test_a_product_in_a_loop_counts_as_often_as_it_runs() -> None:
     inner = loop(constant(5), Value("tensor<i32>"), [dot()], constant(0))
     counts = graph.summary(module(dot(), loop(constant(3), Value("tensor<i32>"), [inner], constant(0))))
