@@ -231,6 +231,9 @@ class _Target:
             raise HttpError(HttpFault.ADDRESS, type(error).__name__) from None  # whose text quotes the address
         if not host:
             raise HttpError(HttpFault.ADDRESS, "it has no host")
+        if proxy is not None and proxy.scheme != "http":  # its password would go out without TLS
+            what = f"{parts.scheme}_proxy has {proxy.scheme}://, and tpuwatch uses proxies of http:// alone"
+            raise HttpError(HttpFault.LOCAL, what, host)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if proxy is not None and not secure:
             path = f"{parts.scheme}://{parts.netloc}{path}"

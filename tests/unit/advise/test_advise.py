@@ -24,6 +24,7 @@ from tpuwatch.advise import (
     sources,
 )
 from tpuwatch.advise.memory import composition
+from tpuwatch.core import counted
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs import LogParser, Scanner, load_catalogue
 from tpuwatch.model import AdviceDocument, Finding, Flops, Gain, NotChecked, ProfileFigures
@@ -333,7 +334,12 @@ def test_changes_that_cannot_help_are_not_compiled() -> None:
     [("v5e", 1, 1, 1), ("v6e", 8, 1, 8), ("v5e", 16, 1, 4), ("v5e", 8, 2, 4), ("v3", 4, 1, 8), ("7x", 4, 1, 8)],
 )
 def test_a_host_feeds_the_devices_that_it_has(generation: str, chips: int, slices: int, devices: int) -> None:
-    assert subject(generation=generation, chips=chips, slices=slices).devices_of_host == devices
+    given = (placed("f32[4096,4096]"), placed("f32[64,1024,1024,3]", "inputs", batch_side=0))
+    counts = trial(2, counts=graph(row(64, 4096, 4096)))
+    about = subject(*given, generation=generation, chips=chips, slices=slices, trial=counts)
+    assert about.devices_of_host == devices
+    (rate,) = (one.number for one in advise(about).found if one.id == "input_rate")
+    assert f"for {counted(devices, 'device')} of a host" in rate
 
 
 def test_an_op_of_a_dynamic_shape_that_was_compiled_keeps_nothing_from_running() -> None:
