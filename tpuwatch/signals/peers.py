@@ -72,8 +72,8 @@ _UNHEARD: Final = (
 _NOT_YET: Answer[Peer] = Answer(detail="It was not asked yet.")
 
 E = TypeVar("E", bound=Enum)
-PATH: Final = "/api/v1/status"
-MAX_REPLY_BYTES: Final = 1 << 20  # with the head
+PATH: Final = "/api/v1/peer"
+MAX_REPLY_BYTES: Final = 1 << 18  # with the head
 _HEADERS: Final = {"Accept": "application/json"}
 _NO_NAME: Final = (
     Problem.UNREACHABLE,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.proof.bench.figures import Figure
 from tests.proof.bench.processes import cpu_seconds, peak_bytes, processor_share
 from tests.proof.bench.simulated import number, simulator, watcher
+from tpuwatch.signals.peers import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +107,7 @@ def _answers(watching: Watcher) -> tuple[int, float]:
     before, size = cpu_seconds(watching.pid), 0
     for _ in range(_QUESTIONS):
         connection = http.client.HTTPConnection(watching.address, timeout=30.0)
-        connection.request("GET", "/api/v1/status")
+        connection.request("GET", PATH)
         size = len(connection.getresponse().read())
         connection.close()
     return size, (cpu_seconds(watching.pid) - before) / _QUESTIONS

@@ -18,7 +18,7 @@ SILENT_SECONDS: Final = 5.0  # of real time: longer than anybody waits
 
 
 class NodePeers(LocalServer):
-    """Serves /NODE/api/v1/status for all nodes."""
+    """Serves /NODE/api/v1/peer for all nodes."""
 
     def __init__(self, nodes: TpuNodes) -> None:
         """Binds a free port at once; requests are answered after `start`."""

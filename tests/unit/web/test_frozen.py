@@ -184,11 +184,11 @@ def served(view: SampleView, path: str) -> str:
 DOCUMENTS = {
     **{
         name: (lambda name=name: served(VIEW, name))
-        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
+        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune", "peer")
     },
     **{
         f"{name}.dark": (lambda name=name: served(DARK, name))
-        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
+        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune", "peer")
     },
     "diagnose": lambda: dumps(encode(DiagnosisDocument.of(FINDINGS, [FAILED, PRINTED]))),
     "event": lambda: dumps(encode(EventDocument.of(EVENT))),

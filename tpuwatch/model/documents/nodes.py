@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tpuwatch.core import Time, like
 from tpuwatch.model.documents.words import (
@@ -75,6 +76,11 @@ class NodeVerdictDocument:
     unseen: UnseenDocument | None = None
     remedy: tuple[Remedy, ...]
     failure: FailureDocument | None = None
+
+    @classmethod
+    def of(cls, node: JudgedNode) -> "NodeVerdictDocument":
+        """As it was judged last."""
+        return like(cls, node.judgement, **_verdict_parts(node))
 
     @property
     def label(self) -> str:
@@ -219,23 +225,13 @@ class NodeDocument(NodeVerdictDocument):
     @classmethod
     def of(cls, node: JudgedNode) -> "NodeDocument":
         """As it was judged last."""
-        judgement = node.judgement
         return like(
             cls,
-            judgement,
-            node=node.node,
-            project=node.project,
-            zone=node.zone,
-            own=node.own,
-            last_known=judgement.is_last_known,
-            judged=judgement.at,
-            sources=_sorted(judgement.sources),
-            reasons=tuple(like(ReasonDocument, one, sources=_sorted(one.sources)) for one in judgement.reasons),
-            unseen=judgement.unseen and like(UnseenDocument, judgement.unseen),
+            node.judgement,
+            **_verdict_parts(node),
             cloud=CloudNodeDocument.of(node.cloud) if node.cloud else None,
             queued_resource=node.queued,
             peer=PeerDocument.of(node.peer) if node.peer else None,
-            failure=node.failure and like(FailureDocument, node.failure),
             slice=SliceDocument.of(node.slice) if node.slice else None,
         )
 
@@ -253,3 +249,20 @@ class NodesDocument:
 
 def _sorted(words: Iterable[SourceWord]) -> tuple[SourceWord, ...]:
     return tuple(sorted(words))
+
+
+def _verdict_parts(node: JudgedNode) -> dict[str, Any]:
+    """What a verdict's document has that the judgement has not, or in another form."""
+    judgement = node.judgement
+    return {
+        "node": node.node,
+        "project": node.project,
+        "zone": node.zone,
+        "own": node.own,
+        "last_known": judgement.is_last_known,
+        "judged": judgement.at,
+        "sources": _sorted(judgement.sources),
+        "reasons": tuple(like(ReasonDocument, one, sources=_sorted(one.sources)) for one in judgement.reasons),
+        "unseen": judgement.unseen and like(UnseenDocument, judgement.unseen),
+        "failure": node.failure and like(FailureDocument, node.failure),
+    }
