@@ -24,6 +24,7 @@ ABOUT_NODE = {
     "TpuwatchNodeUnhealthy",
     "TpuwatchNodeUnknown",
     "TpuwatchWorkerSilent",
+    "TpuwatchWorkerUnheard",
     "TpuwatchDown",
     "TpuwatchMachineFault",
 }
