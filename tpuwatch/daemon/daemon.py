@@ -492,7 +492,7 @@ def _require_same_ledger(new: Config, old: Config, *, drives: bool) -> None:
 def _node_part(config: Config) -> tuple[object, ...]:
     """What the node side is made from."""
     own = config.runtime, config.workload, config.health, config.logs.compile_grace_seconds
-    return config.cloud, config.peers, config.monitoring, *own
+    return config.cloud, config.peers, config.monitoring, config.restart.resets, *own
 
 
 def _restart_part(config: Config) -> tuple[object, ...]:
