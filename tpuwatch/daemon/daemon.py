@@ -265,6 +265,7 @@ class Daemon:
             last_launch=self._logs.last_launch(),
             identity=snapshot.identity,
             node=nodes[0] if nodes else None,
+            queued_resources=self._node.judge.queued_resources,
             runtime=None if snapshot.runtime.problem else snapshot.runtime.value,
             host=None if snapshot.host.problem else snapshot.host.value,
             signals=self._node.signals.status(),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core import StoreError, printable
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.judge import following, judge_node, keep_last_known
+from tpuwatch.health.queued_resources import judge_queued_resources
 from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
     from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Answer, CloudNode, Evidence, Judgement
+    from tpuwatch.model import Answer, CloudNode, Evidence, JudgedQueuedResource, Judgement
     from tpuwatch.store import EventStore
 
 EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace ends, an answer becomes stale
@@ -36,7 +37,8 @@ _log = logging.getLogger(__name__)
 
 
 class JudgeService:
-    """Judges the snapshot, in one thread. `nodes` may be read from any: it is replaced, never changed."""
+    """Judges the snapshot, in one thread. `nodes` and `queued_resources` may be read from any: they are replaced, never
+    changed."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class JudgeService:
         returns how long to wait for first answers of the signals, in seconds."""
         self.limits = limits
         self.nodes: tuple[JudgedNode, ...] = ()
+        self.queued_resources: tuple[JudgedQueuedResource, ...] = ()
         self._snapshot = snapshot
         self._store = store
         self._metrics = metrics
@@ -87,9 +90,13 @@ class JudgeService:
             self._others = tuple(self._judge(evidence) for evidence in snapshot.others(now))
             _log_unwatched(list(_unwatched(before.cloud, snapshot.cloud)))
         self.nodes = (self._judge(snapshot.evidence(now)), *self._others)
+        queued = snapshot.queued_resources
+        everywhere = (one for zone in queued.values() for one in zone)
+        self.queued_resources = judge_queued_resources(everywhere, now, self.limits.request_wait_seconds)
         self._log_changes()
         self._forget_unwatched()
         self._metrics.node.set_nodes(self.nodes)
+        self._metrics.node.set_queued_resources(self.queued_resources, sorted(queued))
         self._store_changes()
         self._on_verdicts()
         return EVERY_SECONDS
@@ -112,7 +119,8 @@ class JudgeService:
         cloud, (zone, name) = evidence.cloud.value, split_label(evidence.node)
         project = cloud.project if cloud else evidence.identity.project.value
         in_api = not evidence.own or bool(evidence.identity.node.value)
-        queued = Facts(evidence, self.limits).queued if evidence.queued.value is not None else None
+        facts = Facts(evidence, self.limits) if evidence.queued.value is not None else None
+        queued = facts.queued if facts is not None and facts.is_gone else None
         return JudgedNode(
             name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, queued=queued, in_api=in_api
         )

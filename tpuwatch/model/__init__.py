@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from tpuwatch.model.documents.machine import SignalStatusDocument
     from tpuwatch.model.documents.nodes import (
+        JudgedQueuedResourceDocument,
         NodeDocument,
         NodesDocument,
         NodeVerdictDocument,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
         values_together,
     )
     from tpuwatch.model.judged_node import JudgedNode
+    from tpuwatch.model.judged_queued_resource import JudgedQueuedResource, QueuedProblem
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
@@ -141,6 +143,9 @@ if TYPE_CHECKING:
     from tpuwatch.model.signals import (
         BAD_HEALTH,
         HERE,
+        QUEUED_ENDED,
+        QUEUED_STATES,
+        QUEUED_WAITING,
         WELL_HEALTH,
         Chip,
         CloudNode,

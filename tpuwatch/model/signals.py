@@ -141,7 +141,9 @@ class QueuedResource:
     """A request for nodes as the Cloud TPU API shows it."""
 
     name: str  # the short one
-    state: str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name; "" of one that nodes name and the zone does not list
+    state: (
+        str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name; "" of one that nodes name and the zone does not list
+    )
     project: str = ""
     zone: str = ""
     nodes: tuple[str, ...] = ()  # the short names of those that it makes

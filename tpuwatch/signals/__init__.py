@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tpuwatch.signals.kubernetes import KubernetesSignal, in_cluster
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.probe import PROBE_FILE, leave_probe, probe_event, read_probe
-    from tpuwatch.signals.runtime import RuntimeSignal
     from tpuwatch.signals.queued_resources import zone_queued_resources
+    from tpuwatch.signals.runtime import RuntimeSignal
     from tpuwatch.signals.service import SignalsService
     from tpuwatch.signals.watch import Watch, watches
 else:

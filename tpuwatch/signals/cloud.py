@@ -18,7 +18,8 @@ from tpuwatch.signals.watch import Watch, watches
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from tpuwatch.config import CloudConfig
     from tpuwatch.core import Clock
@@ -314,7 +315,7 @@ class CloudZone:
     def _own_is_enough(self) -> bool:
         """Whether the list of the zone would tell nothing else that counts: no such list is younger than five minutes.
 
-        A lost node is looked for in the list, as is who would be restarted by a reset of the own node's queued resource.
+        A lost node is looked for in the list, as are the nodes that a reset of the queued resource would restart.
         """
         if not self.alone or self._lost or self._polled_at - self._denied_at < ASK_SECONDS:
             return False
@@ -333,7 +334,8 @@ class CloudZone:
             yield label(name), Answer(problem=problem, detail=self.detail, tried=self.tried)
 
     def queued(self) -> Iterator[tuple[str, Answer[QueuedResource]]]:
-        """Yield the answer on the queued resource of each node that is lost, or not READY, by the node's label."""
+        """Yield the answer on the queued resource of each node that is lost, or not READY, or whose queued resource is
+        not ACTIVE, by the node's label."""
         for name, answer in self._queued_by_node.items():
             yield self.watch.label(name), answer
 
@@ -362,7 +364,7 @@ class CloudZone:
     def _listed(
         self,
         seen: dict[str, CloudNode],
-        names: Set[str],
+        names: AbstractSet[str],
         client: CloudClient,
         incomplete: tuple[Problem, str] | None,
     ) -> None:
@@ -382,8 +384,9 @@ class CloudZone:
             queued[name] = self._queued.answer(name, last.value.queued_resource if last.value else "")
             problem, detail = incomplete or (Problem.GONE, _gone(watch, name, last, queued[name].value))
             lost[name] = Answer(last.value, last.at, problem, detail, self.tried)
+        changing = {one.name for one in self.queued_resources or () if one.state != "ACTIVE"}
         for name, node in seen.items():
-            if node.queued_resource and not node.runs:
+            if node.queued_resource and (not node.runs or node.queued_resource in changing):
                 queued[name] = self._queued.answer(name, node.queued_resource)
         self._lost, self._queued_by_node, self._failed_last = lost, queued, False
         self.nodes, self.listed = seen, self.tried

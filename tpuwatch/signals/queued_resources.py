@@ -10,7 +10,8 @@ from tpuwatch.google import ApiError, convert_queued_resource
 from tpuwatch.model import Answer, QueuedResource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Set
+    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from tpuwatch.core import Clock
     from tpuwatch.google import CloudClient
@@ -25,7 +26,7 @@ _TWICE: Final = 2  # lists of queued resources in a row without one that a node 
 class ListedNodes:
     """One complete list of the zone's nodes."""
 
-    names: Set[str]
+    names: AbstractSet[str]
     missing: Mapping[str, str]  # watched nodes that it lacks, each with its queued resource, as far as known
     queues: Mapping[str, tuple[str, ...]]  # watched nodes in it, by their queued resource
 
