@@ -257,7 +257,7 @@ def _queued_families(queued: Sequence[JudgedQueuedResource], zones: Iterable[str
         "tpuwatch_queued_resource_problems", "Queued resources of watched nodes with a problem, by zone and problem."
     )
     since = _gauge(
-        "tpuwatch_queued_resource_created_timestamp_seconds",
+        "tpuwatch_queued_resource_waiting_since_timestamp_seconds",
         "When a queued resource was created that still waits, of those that have waited longest.",
     )
     states = Tally((one.queued.zone, _one_of(QUEUED_STATES, one.queued.state)) for one in queued if one.queued.state)

@@ -32,7 +32,7 @@ class ListedNodes:
 
 
 class QueuedResources:
-    """Asked for when a node goes missing, and every five minutes while one is missing, or `always`.
+    """Asked for when a node goes missing, or has been made, and every five minutes while one is missing, or `always`.
 
     A fault keeps the last ones, with their time.
     """
@@ -58,7 +58,7 @@ class QueuedResources:
         self._lost &= lost
         wanted: set[object] = set(nodes.missing)
         if self._always:
-            wanted |= self._absent.keys() | {(*key, "lost") for key in lost}
+            wanted |= self._absent.keys() | {(*key, "lost") for key in lost} | self._arrived(nodes)
         now = self._clock.monotonic()
         due = wanted - self._wanted or ((self._always or wanted) and now - self._asked >= ASK_SECONDS)
         self._wanted = frozenset(wanted)
@@ -96,6 +96,11 @@ class QueuedResources:
         made_by = [queued for queued in last.value or () if node in queued.nodes or queued.name == name]
         made_by.sort(key=lambda queued: (not queued.waits, queued.ended))
         return Answer(made_by[0] if made_by else None, last.at, last.problem, last.detail, last.tried)
+
+    def _arrived(self, nodes: ListedNodes) -> set[tuple[str, str]]:
+        """The nodes of queued resources that waited when they were last listed: by now they do not."""
+        waiting = [one for one in self._last.value or () if one.waits]
+        return {(one.name, node) for one in waiting for node in one.nodes if node in nodes.names}
 
     def _with_lost(self, one: QueuedResource) -> QueuedResource:
         lost = tuple(node for node in one.nodes if one.state == "ACTIVE" and (one.name, node) in self._lost)

@@ -87,7 +87,7 @@ class _Handler(OneRequestHandler):
                 return self._do_to_node({"node": unquote(url.path.removeprefix("/node/"))}, body)
             if url.path.startswith("/queued-resource/"):
                 name = unquote(url.path.removeprefix("/queued-resource/"))
-                return self._do({"do": "queued-resource", "queued_resource": name}, body)
+                return self._do({"do": "queued_resource", "name": name}, body)
         raise _BadRequestError(404, f"there is no {self.command} {url.path[:100]}; there are {_PATHS}")
 
     def _do_to_node(self, given: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:

@@ -179,8 +179,8 @@ class StartLaunch(ScenarioAction):
 class SetQueuedResource(ScenarioAction):
     """A queued resource that the scenario describes gets another state; when it becomes ACTIVE, its nodes are made."""
 
-    do: Literal["queued-resource"]
-    queued_resource: ShortName = Field(description="Which one.")
+    do: Literal["queued_resource"]
+    name: ShortName = Field(description="Which one.")
     state: QueuedState = Field(description="Its state.")
     error: Text = Field(default="", description="Why it is FAILED, in the API's words.")
 

@@ -164,19 +164,19 @@ class ActionExecutor:
 
     def _set_queued_resource(self, action: actions.SetQueuedResource) -> str:
         requests = {path.rpartition("/")[2]: request for path, request in self.world.requests.items()}
-        request = requests.get(action.queued_resource)
+        request = requests.get(action.name)
         if request is None:
-            known = suggest(action.queued_resource, list(requests)[:20])
-            raise ActionFailedError(f"there is no queued resource {action.queued_resource}; {known}")
+            known = suggest(action.name, list(requests)[:20])
+            raise ActionFailedError(f"there is no queued resource {action.name}; {known}")
         request.state, request.error = action.state, action.error
         made = [node.name for node in request.awaited if node.path not in self.world.nodes]
         if action.state != "ACTIVE" or not made:
-            return f"{action.queued_resource}: {action.state}"
+            return f"{action.name}: {action.state}"
         for name in made:
             node = self._add_node(name)
             node.created = self.world.clock.time()
             self.world.record_event(node, "create")
-        return f"{action.queued_resource}: {action.state}, with {', '.join(made)}"
+        return f"{action.name}: {action.state}, with {', '.join(made)}"
 
     def _add_node(self, name: str, *, boots: int = 0) -> SimNode:
         """Add the node to the world as the scenario describes it, with `boots` further boots."""

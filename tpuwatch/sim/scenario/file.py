@@ -264,9 +264,9 @@ class Scenario(Section):
             if not node.exists and node.queued_resource not in queued:
                 yield f"nodes[{index}].queued_resource must name a table of queued_resources, which makes it later"
         for index, step in enumerate(self.steps):
-            if isinstance(step, SetQueuedResource) and step.queued_resource not in queued:
-                wrong = f"steps[{index}].queued_resource {step.queued_resource} is none of the scenario"
-                yield f"{wrong}; {suggest(step.queued_resource, list(queued))}"
+            if isinstance(step, SetQueuedResource) and step.name not in queued:
+                wrong = f"steps[{index}].name {step.name} is no queued resource of the scenario"
+                yield f"{wrong}; {suggest(step.name, list(queued))}"
 
 
 def _suggest_node(name: str, known: Iterable[str]) -> str:
