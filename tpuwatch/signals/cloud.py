@@ -376,7 +376,8 @@ class CloudZone:
         else:
             last_seen = {name: self._last(name).value for name in missing}
             queues = {name: node.queued_resource if node else "" for name, node in last_seen.items()}
-            self._queued.ask(client, watch, ListedNodes(names, queues, _by_queue(seen.values())))
+            ready = {name for name, node in seen.items() if node.state == "READY"}
+            self._queued.ask(client, watch, ListedNodes(names, queues, ready, _by_queue(seen.values())))
             missing |= self._queued.awaited(watch)
         lost, queued = {}, {}
         for name in sorted(missing):

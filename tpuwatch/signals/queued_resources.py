@@ -28,6 +28,7 @@ class ListedNodes:
 
     names: AbstractSet[str]
     missing: Mapping[str, str]  # watched nodes that it lacks, each with its queued resource, as far as known
+    ready: AbstractSet[str]  # watched nodes that it shows as READY
     queues: Mapping[str, tuple[str, ...]]  # watched nodes in it, by their queued resource
 
 
@@ -45,7 +46,7 @@ class QueuedResources:
         self._absent: dict[tuple[str, str], int] = {}  # nodes of ACTIVE ones, and how many lists in a row lack them
         self._lost: frozenset[tuple[str, str]] = frozenset()  # those that are lost by a later list of queued resources
         self._unlisted: dict[str, int] = {}  # those that nodes name: how many lists in a row have lacked them
-        self._nodes = ListedNodes(frozenset(), {}, {})
+        self._nodes = ListedNodes(frozenset(), {}, frozenset(), {})
         self._last: Answer[tuple[QueuedResource, ...]] = Answer()
 
     def ask(self, client: CloudClient, watch: Watch, nodes: ListedNodes) -> None:
@@ -98,9 +99,9 @@ class QueuedResources:
         return Answer(made_by[0] if made_by else None, last.at, last.problem, last.detail, last.tried)
 
     def _arrived(self, nodes: ListedNodes) -> set[tuple[str, str]]:
-        """The nodes of queued resources that waited when they were last listed: by now they do not."""
+        """The READY nodes of queued resources that waited when they were last listed: by now they do not."""
         waiting = [one for one in self._last.value or () if one.waits]
-        return {(one.name, node) for one in waiting for node in one.nodes if node in nodes.names}
+        return {(one.name, node) for one in waiting for node in one.nodes if node in nodes.ready}
 
     def _with_lost(self, one: QueuedResource) -> QueuedResource:
         lost = tuple(node for node in one.nodes if one.state == "ACTIVE" and (one.name, node) in self._lost)

@@ -108,8 +108,8 @@ def test_the_default_is_built_in() -> None:
         ),
         (
             NODE
-            + '[[queued_resources]]\nname = "queue-1"\n[[steps]]\ndo = "queued_resource"\nname = "queue"\nstate = "ACTIVE"',
-            "steps[0].name queue is no queued resource of the scenario; did you mean queue-1?",
+            + '[[queued_resources]]\nname = "q-1"\n[[steps]]\ndo = "queued_resource"\nname = "q"\nstate = "FAILED"',
+            "steps[0].name q is no queued resource of the scenario; known are q-1",
         ),
         ("[timing]\nstopp = 1\n" + NODE, "timing.stopp is not a key; did you mean stop?"),
         ("nodes", "not TOML: "),
