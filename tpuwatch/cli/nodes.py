@@ -1,4 +1,4 @@
-"""`tpuwatch nodes`: all watched nodes, those that need attention first."""
+"""`tpuwatch nodes`: all watched nodes and their queued resources, those that need attention first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nodes that they find have a line each",
     )
     parser.add_argument("--zone", metavar="ZONE", help="only nodes of this zone")
-    parser.add_argument("--problems", action="store_true", help="only nodes with which something is wrong")
+    parser.add_argument(
+        "--problems", action="store_true", help="only nodes and queued resources with which something is wrong"
+    )
     parser.add_argument(
         "--verbose", action="store_true", help="under the table, each node that is bad in full, or each that is named"
     )

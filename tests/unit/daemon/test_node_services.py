@@ -85,6 +85,28 @@ def test_what_the_configuration_switches_on_is_asked_and_nothing_else(
     assert watch.problems() == []
 
 
+@pytest.mark.parametrize("mode", ["act", "observe"])
+def test_nodes_beside_the_own_slice_are_listed_only_where_its_queued_resource_may_be_reset(
+    watching: Watching, mode: str
+) -> None:
+    for node in watching.site.world.nodes.values():
+        node.hosts, node.queued_resource = 2, "queue-1"
+    watch = watching.start(cloud={"nodes": []}, restart={"mode": mode, "reset_queued_resource": True})
+
+    def beside() -> set[str]:
+        return {node.name for node in watch.signals.snapshot.beside}
+
+    def polls() -> int:
+        methods = ("GetNode", "ListNodes")
+        return sum(call.code == "OK" and call.method in methods for call in list(watching.site.world.calls))
+
+    wait_for(lambda: polls() > 2, "some polls")
+    if mode == "act":
+        wait_for(lambda: beside() == {"train-2", "train-3"}, "the nodes beside it")
+    listed = {call.method for call in watching.site.world.calls} & {"ListNodes"}
+    assert bool(listed) == bool(beside()) == (mode == "act")
+
+
 def test_a_server_of_models_is_asked_where_the_configuration_has_its_address(watching: Watching) -> None:
     with peer_server() as server:
         page = model_server.vllm(3, 1).encode()
