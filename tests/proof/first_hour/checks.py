@@ -72,6 +72,10 @@ def disagreements(shown: Mapping[str, Shown]) -> Iterator[str]:
     for name in ("status.80", "status.160", "status", "status-v"):
         if shown[name].code != wanted:
             yield f"{name} ends with {shown[name].code} in place of {wanted}"
+    yield from _disagreements_on_nodes(shown)
+
+
+def _disagreements_on_nodes(shown: Mapping[str, Shown]) -> Iterator[str]:
     watched = decode(NodesDocument, json.loads(shown["api.nodes"].text))
     # A queued resource has the same state and problem in each view that shows it.
     for one in watched.queued_resources:
