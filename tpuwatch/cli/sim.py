@@ -77,7 +77,9 @@ def _add_fault(fault: Any) -> None:
     fault.add_argument(
         "--drop", nargs="+", metavar="FIELD", help="fields, or values of the metadata server, that are left out"
     )
-    fault.add_argument("--omit", nargs="+", metavar="NODE", help="nodes, or patterns for several, that lists lack")
+    fault.add_argument(
+        "--omit", nargs="+", metavar="NODE", help="nodes, or patterns for several, that are missing from lists"
+    )
     fault.add_argument("--share", type=float, metavar="F", help="of the calls, 0 to 1")
     fault.add_argument("--times", type=int, metavar="N", help="how often it strikes")
     fault.add_argument("--for-seconds", type=float, metavar="S", help="how long it is set")

@@ -226,7 +226,7 @@ class RestartConfig(Section):
 
     @property
     def resets(self) -> bool:
-        """Whether the queued resource of a stuck slice may be reset."""
+        """Return whether the queued resource of a stuck slice may be reset."""
         return self.mode == "act" and self.reset_queued_resource
 
 

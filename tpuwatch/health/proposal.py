@@ -123,7 +123,7 @@ def after_queued(queued: QueuedResource) -> tuple[RemedyStep, ...]:
 
 
 def _renew_queued(queued: QueuedResource | None) -> tuple[RemedyStep, ...]:
-    """Return the steps that make a listed node anew; with a queued resource that changes by itself there are none.
+    """Return the steps that replace a listed node; while its queued resource changes by itself there are none.
 
     None is one whose state is not known: the first step says when to leave it alone.
     """

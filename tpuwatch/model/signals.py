@@ -147,7 +147,7 @@ class QueuedResource:
     project: str = ""
     zone: str = ""
     nodes: tuple[str, ...] = ()  # the short names of those that it makes
-    lost: tuple[str, ...] = ()  # of those of an ACTIVE one, those that several lists of nodes in a row lack
+    lost: tuple[str, ...] = ()  # of those of an ACTIVE one, those that are missing from several lists of nodes in a row
     spot: bool = False
     initiator: str = ""  # who caused the state: USER, SERVICE, or "" where the API does not say
     detail: str = ""  # the API's words on why it FAILED

@@ -313,7 +313,7 @@ class CloudZone:
         yield from client.list_nodes(watch.project, watch.zone)
 
     def _own_is_enough(self) -> bool:
-        """Whether the list of the zone would tell nothing else that counts: no such list is younger than five minutes.
+        """Return whether the node alone tells all that counts; then the zone is not listed.
 
         A lost node is looked for in the list, as are the nodes that a reset of the queued resource would restart.
         """
@@ -368,7 +368,7 @@ class CloudZone:
         client: CloudClient,
         incomplete: tuple[Problem, str] | None,
     ) -> None:
-        """Take over a list, with the `names` in it. Nodes that an incomplete list lacks are not known to be gone."""
+        """Take over a list, with the `names` in it. Nodes that are missing from an incomplete list are not known to be gone."""
         watch = self.watch
         missing = set(watch.names - seen.keys())
         if incomplete:

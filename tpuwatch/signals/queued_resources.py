@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.signals.watch import Watch
 
 ASK_SECONDS: Final = 300.0
-LOST_LISTS: Final = 3  # lists of nodes in a row without a node before it counts as lost: one list may lack a node
+LOST_LISTS: Final = 3  # lists of nodes in a row without a node before it counts as lost: it may be missing from one
 _TWICE: Final = 2  # lists of queued resources in a row without one that a node names
 
 
@@ -27,7 +27,7 @@ class ListedNodes:
     """One complete list of the zone's nodes."""
 
     names: AbstractSet[str]
-    missing: Mapping[str, str]  # watched nodes that it lacks, each with its queued resource, as far as known
+    missing: Mapping[str, str]  # watched nodes that are not in it, each with its queued resource, as far as known
     ready: AbstractSet[str]  # watched nodes that it shows as READY
     queues: Mapping[str, tuple[str, ...]]  # watched nodes in it, by their queued resource
 
@@ -43,9 +43,11 @@ class QueuedResources:
         self._always = always
         self._asked = -math.inf
         self._wanted: frozenset[object] = frozenset()  # what they were last wanted for
-        self._absent: dict[tuple[str, str], int] = {}  # nodes of ACTIVE ones, and how many lists in a row lack them
+        self._absent: dict[
+            tuple[str, str], int
+        ] = {}  # nodes of ACTIVE ones that are missing, and from how many lists in a row
         self._lost: frozenset[tuple[str, str]] = frozenset()  # those that are lost by a later list of queued resources
-        self._unlisted: dict[str, int] = {}  # those that nodes name: how many lists in a row have lacked them
+        self._unlisted: dict[str, int] = {}  # those that nodes name: from how many lists in a row they are missing
         self._nodes = ListedNodes(frozenset(), {}, frozenset(), {})
         self._last: Answer[tuple[QueuedResource, ...]] = Answer()
 

@@ -199,7 +199,7 @@ class SetFault(ScenarioAction):
     wrong_enum: YesNo = Field(default=False, description="States and health with numbers that no enum has.")
     stale_seconds: Wait = Field(default=0.0, description="Nodes and operations are shown as they were so long ago.")
     drop: FieldNames = Field(default=(), description="Fields and values that are left out of answers.")
-    omit: NodePatterns = Field(default=(), description="Nodes that lists lack, as if they did not exist.")
+    omit: NodePatterns = Field(default=(), description="Nodes that are missing from lists.")
     share: Share = Field(default=1.0, description="Of the calls that it strikes.")
     times: Count | None = Field(default=None, description="How often it strikes; else until it is cleared.")
     resource: Resource = Field(default="*", description="A pattern for the name or parent that is asked for.")

@@ -229,7 +229,7 @@ def _describe_fault(action: actions.SetFault) -> str:
     parts += [f"{action.latency_seconds:g} s late"] if action.latency_seconds else []
     parts += [f"as it was {action.stale_seconds:g} s ago"] if action.stale_seconds else []
     parts += [f"without {', '.join(action.drop)}"] if action.drop else []
-    parts += [f"lists lack {', '.join(action.omit)}"] if action.omit else []
+    parts += [f"lists without {', '.join(action.omit)}"] if action.omit else []
     parts += [f"{action.share:.0%} of the calls"] if action.share < 1 else []
     parts += [f"{action.times} times"] if action.times else []
     parts += [f"for {action.resource}"] if action.resource != "*" else []
