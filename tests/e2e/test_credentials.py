@@ -93,10 +93,10 @@ def test_a_token_of_the_metadata_server_opens_the_api_over_tls(site: Site) -> No
         "problem": None,
         "detail": "",
         "states": {"us-east5-a/train-1": "READY"},
-        "counts": {"ListNodes OK": 1},
+        "counts": {"GetNode OK": 1},
     }
     assert site.world.tokens  # one was given out, and nothing is answered without
-    assert [(call.method, call.code) for call in site.world.calls if call.service] == [("ListNodes", "OK")]
+    assert [(call.method, call.code) for call in site.world.calls if call.service] == [("GetNode", "OK")]
 
 
 def test_a_token_that_is_revoked_is_replaced_by_the_next_ask(site: Site) -> None:
@@ -110,7 +110,7 @@ def test_a_token_that_is_revoked_is_replaced_by_the_next_ask(site: Site) -> None
     assert answer["states"] == {"us-east5-a/train-1": "READY"}  # what was last known
     answer = site.ask()
     assert answer["problem"] is None
-    assert answer["counts"] == {"ListNodes OK": 2, "ListNodes UNAUTHENTICATED": 1}
+    assert answer["counts"] == {"GetNode OK": 2, "GetNode UNAUTHENTICATED": 1}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_without_credentials_nobody_is_asked(site: Site, environment: dict[str, 
     answer = site.ask()
     assert answer["problem"] == "credentials"
     assert words in answer["detail"]
-    assert answer["counts"] == {"ListNodes UNAUTHENTICATED": 1}
+    assert answer["counts"] == {"GetNode UNAUTHENTICATED": 1}
     assert not site.world.calls
 
 
@@ -147,7 +147,7 @@ def test_a_metadata_server_that_hangs_is_not_taken_for_none(
     assert answer["problem"] == "timeout"
     assert "issues access tokens" in answer["detail"]
     assert words in answer["detail"]
-    assert answer["counts"] == {"ListNodes DEADLINE_EXCEEDED": 1}
+    assert answer["counts"] == {"GetNode DEADLINE_EXCEEDED": 1}
 
 
 def test_a_token_server_that_answers_something_else(site: Site) -> None:
@@ -165,7 +165,7 @@ def test_a_token_server_that_answers_something_else(site: Site) -> None:
 def test_a_missing_scope(site: Site) -> None:
     site.start()
     site.world.faults.set(
-        InjectedFault("ListNodes", "PERMISSION_DENIED", reason="ACCESS_TOKEN_SCOPE_INSUFFICIENT", times=1)
+        InjectedFault("*Node*", "PERMISSION_DENIED", reason="ACCESS_TOKEN_SCOPE_INSUFFICIENT", times=1)
     )
     answer = site.ask()
     assert answer["problem"] == "scope"

@@ -56,7 +56,7 @@ def test_a_revoked_permission_is_one_problem_and_no_all_clear(site: Site, daemon
     assert f'{{node="train-2",verdict="preempted",zone="{ZONE}"}}' in verdicts(daemon)
     wait_for(lambda: daemon.series(LAST_KNOWN).get(series) == lost["judged_epoch"], "the metric of its age")
     status = wait_for(lambda: _settled(daemon), "the status")
-    assert status["problem_counts"] == {"node": 1, "finding": 0, "daemon": 0, "signal": 1}
+    assert status["problem_counts"] == {"node": 1, "finding": 0, "daemon": 0, "signal": 1, "queued_resource": 0}
     (spot,) = status["blind_spots"]
     assert (spot["signal"], spot["problem"], spot["last_known"], spot["unknown"]) == ("cloud", "denied", 1, 1)
     assert daemon.command("status")[0] == daemon.command("nodes", "train-2")[0] == 1

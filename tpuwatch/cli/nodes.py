@@ -1,4 +1,4 @@
-"""`tpuwatch nodes`: all watched nodes, those that need attention first."""
+"""`tpuwatch nodes`: all watched nodes and their queued resources, those that need attention first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tpuwatch.web import ask_daemon, daemon_address
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tpuwatch.model import NodeDocument, NodesDocument
+    from tpuwatch.model import JudgedQueuedResourceDocument, NodeDocument, NodesDocument
     from tpuwatch.terminal import Console
     from tpuwatch.web import DaemonAddress
 
@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nodes that they find have a line each",
     )
     parser.add_argument("--zone", metavar="ZONE", help="only nodes of this zone")
-    parser.add_argument("--problems", action="store_true", help="only nodes with which something is wrong")
+    parser.add_argument(
+        "--problems", action="store_true", help="only nodes and queued resources with which something is wrong"
+    )
     parser.add_argument(
         "--verbose", action="store_true", help="under the table, each node that is bad in full, or each that is named"
     )
@@ -50,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -> int:
-    """0 when no node that is shown is bad, 1 when one is, 3 when nobody answers, none is judged yet, or a node is not
-    watched.
+    """0 when no node that is shown is bad, 1 when one is or a queued resource has a problem, 3 when nobody answers, no
+    node is judged yet, or one is not watched.
 
     `wait` returns whether to end after so many seconds.
     """
@@ -103,13 +105,24 @@ class _Shown:
             nodes = _named(nodes, self._args.names)
         if self._args.problems:
             nodes = [node for node in nodes if is_bad(node.verdict)]
-        return replace(document, nodes=tuple(nodes))
+        return replace(document, nodes=tuple(nodes), queued_resources=tuple(self._queued(document, nodes)))
+
+    def _queued(self, document: NodesDocument, nodes: Sequence[NodeDocument]) -> Iterator[JudgedQueuedResourceDocument]:
+        """The queued resources of the zone, or of the nodes that are named."""
+        from tpuwatch.model import node_label
+
+        args, labels = self._args, {node.label for node in nodes}
+        for one in document.queued_resources:
+            of_them = any(node_label(one.zone, name) in labels for name in one.nodes)
+            if args.zone in (None, one.zone) and (of_them or not args.names) and (one.problem or not args.problems):
+                yield one
 
     def _note(self, document: NodesDocument) -> bool:
         from tpuwatch.model import is_bad
 
         self._printed = {_key(node): _state(node) for node in document.nodes}
-        return any(is_bad(node.verdict) for node in document.nodes)
+        wrong = any(one.problem for one in document.queued_resources)
+        return wrong or any(is_bad(node.verdict) for node in document.nodes)
 
     def _print(self, document: NodesDocument, *, more: bool = False) -> None:
         from tpuwatch.terminal import Console
@@ -167,7 +180,7 @@ def _nearest(name: str, known: set[str]) -> str:
 
 
 def _print(console: Console, document: NodesDocument, args: argparse.Namespace, *, more: bool) -> None:
-    from tpuwatch.terminal import print_node, print_nodes
+    from tpuwatch.terminal import print_node, print_nodes, print_queued_resources
 
     nodes, now = document.nodes, document.now
     if not document.watched:
@@ -180,6 +193,9 @@ def _print(console: Console, document: NodesDocument, args: argparse.Namespace, 
     for node in _in_full(nodes, args):
         console.line()
         print_node(console, node, now)
+    if document.queued_resources and not more:
+        console.line()
+        print_queued_resources(console, document.queued_resources, now)
     if not args.names and not more and document.watched > 1:
         if nodes:
             console.line()

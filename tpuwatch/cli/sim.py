@@ -33,6 +33,7 @@ tpuwatch sim [SCENARIO | FILE] [--speed F] [--nodes N]
        tpuwatch sim state
        tpuwatch sim node NAME hang | lie | preempt | maintain | vanish |
                               restore | phase=PHASE | KEY=VALUE ...
+       tpuwatch sim queued-resource NAME state=STATE
        tpuwatch sim launch NAME [phase=PHASE]
        tpuwatch sim launch [--need SIZE] [--init-per-gib S] [--pace F] ...
        tpuwatch sim fault [--method NAME] [--code CODE] ...
@@ -76,6 +77,9 @@ def _add_fault(fault: Any) -> None:
     fault.add_argument(
         "--drop", nargs="+", metavar="FIELD", help="fields, or values of the metadata server, that are left out"
     )
+    fault.add_argument(
+        "--omit", nargs="+", metavar="NODE", help="nodes, or patterns for several, that are missing from lists"
+    )
     fault.add_argument("--share", type=float, metavar="F", help="of the calls, 0 to 1")
     fault.add_argument("--times", type=int, metavar="N", help="how often it strikes")
     fault.add_argument("--for-seconds", type=float, metavar="S", help="how long it is set")
@@ -94,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if word == "launch" and not rest:
         _only(given, LAUNCH_OPTIONS, "launch")
         return run_launch(LaunchScript(**given), os.environ)
-    if word in ("list", "state", "clear", "node", "launch"):
+    if word in ("list", "state", "clear", "node", "queued-resource", "launch"):
         _only(given, frozenset(), word)
         return _command(args, word, rest)
     _only(given, _PLAY, "a scenario")
@@ -110,6 +114,9 @@ def _command(args: argparse.Namespace, word: str, rest: list[str]) -> int:
     if word == "node":
         name, fields = _fields(rest, "node")
         return _did(args, _client(args).node(name, fields))
+    if word == "queued-resource":
+        name, fields = _fields(rest, word)
+        return _did(args, _client(args).queued_resource(name, fields))
     if word == "launch":
         name, fields = _fields(rest, "launch")
         return _did(args, _client(args).launch({"launch": name, **fields}))

@@ -224,6 +224,11 @@ class RestartConfig(Section):
             raise ValueError("no way to restart the runtime is configured")
         return value
 
+    @property
+    def resets(self) -> bool:
+        """Return whether the queued resource of a stuck slice may be reset."""
+        return self.mode == "act" and self.reset_queued_resource
+
 
 class LedgerConfig(Section):
     """The record of every restart. Each step is recorded first, so that an interrupted restart is finished."""

@@ -88,7 +88,8 @@ class CloudConfig(Section):
     zone: Name = Field(default="", description="The zone of the nodes.")
     nodes: Nodes = Field(
         default=(),
-        description="Nodes to watch besides the one that tpuwatch runs on. Each poll sends one request per zone.",
+        description="Nodes to watch besides the one that tpuwatch runs on. Each poll sends one request per zone, and "
+        "every 5 minutes another one for its queued resources.",
     )
     endpoint: Endpoint = Field(
         default="",
@@ -111,6 +112,13 @@ class CloudConfig(Section):
     )
     timeout_seconds: Seconds = Field(
         default=10.0, ge=0.1, le=120, description="How long one request may take before it counts as failed."
+    )
+    request_wait_seconds: Seconds = Field(
+        default=86_400.0,
+        ge=0,
+        le=31_536_000,
+        description="How long a queued resource that makes a watched node may wait for its nodes before it counts as a "
+        "problem: by default a day, which few wait for on purpose. 0 means without a limit.",
     )
 
 

@@ -265,6 +265,7 @@ class Daemon:
             last_launch=self._logs.last_launch(),
             identity=snapshot.identity,
             node=nodes[0] if nodes else None,
+            queued_resources=self._node.judge.queued_resources,
             runtime=None if snapshot.runtime.problem else snapshot.runtime.value,
             host=None if snapshot.host.problem else snapshot.host.value,
             signals=self._node.signals.status(),
@@ -492,7 +493,7 @@ def _require_same_ledger(new: Config, old: Config, *, drives: bool) -> None:
 def _node_part(config: Config) -> tuple[object, ...]:
     """What the node side is made from."""
     own = config.runtime, config.workload, config.health, config.logs.compile_grace_seconds
-    return config.cloud, config.peers, config.monitoring, *own
+    return config.cloud, config.peers, config.monitoring, config.restart.resets, *own
 
 
 def _restart_part(config: Config) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import SystemClock
@@ -12,10 +12,12 @@ from tpuwatch.doctor.environment import once
 from tpuwatch.model import Answer, Identity, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tpuwatch.config import Config
     from tpuwatch.doctor.environment import Environment
     from tpuwatch.google import CloudClient
-    from tpuwatch.model import Monitoring
+    from tpuwatch.model import Monitoring, QueuedResource
     from tpuwatch.signals import Watch
 
 SECONDS: Final = 5.0  # for each call, unless the configuration gives less
@@ -29,6 +31,7 @@ class ZoneNodes:
 
     watch: Watch
     names: frozenset[str] = frozenset()
+    awaited: Mapping[str, QueuedResource] = field(default_factory=dict)  # watched nodes that do not exist yet
     problem: Problem | None = None
     detail: str = ""
 
@@ -85,9 +88,20 @@ def _zone(client: CloudClient, watch: Watch) -> ZoneNodes:
 
     try:
         pages = client.list_nodes(watch.project, watch.zone)
-        return ZoneNodes(watch, frozenset(node.name.rpartition("/")[2] for page in pages for node in page.nodes))
+        names = frozenset(node.name.rpartition("/")[2] for page in pages for node in page.nodes)
+        return ZoneNodes(watch, names, _awaited(client, watch, names))
     except ApiError as error:
         return ZoneNodes(watch, problem=error.fault.problem, detail=str(error))
+
+
+def _awaited(client: CloudClient, watch: Watch, names: frozenset[str]) -> dict[str, QueuedResource]:
+    """The watched nodes that queued resources still make, asked for where a node is missing. Raises ApiError."""
+    from tpuwatch.signals import zone_queued_resources
+
+    if watch.names <= names and not (watch.patterns and not any(map(watch.has, names))):
+        return {}
+    waiting = [one for one in zone_queued_resources(client, watch) if one.waits]
+    return {node: one for one in waiting for node in one.nodes if watch.has(node) and node not in names}
 
 
 def _watches(environment: Environment) -> list[Watch]:

@@ -27,5 +27,6 @@ if TYPE_CHECKING:
     from tpuwatch.google.storage import Bucket, StoredObject
     from tpuwatch.google.tpu_client import MAX_PAGES, PAGE_SIZE, CloudClient
     from tpuwatch.google.tpu_node import NodeConverter, enum_name, short_name
+    from tpuwatch.google.tpu_queued_resource import convert_queued_resource
 else:
     __getattr__, __all__ = public_face(__name__, __file__)

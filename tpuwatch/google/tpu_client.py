@@ -79,17 +79,21 @@ class CloudClient:
 
     def list_nodes(self, project: str, zone: str) -> Iterator[Any]:
         """All nodes of a zone: raw pages, each of them one call. Raises ApiError."""
-        if self._alpha:
-            try:
-                first = self._page("v2alpha1", "ListNodes", project, zone, "")
-            except ApiError as error:
-                if error.fault.problem not in _NOT_FOR_ALL:
-                    raise
-                first = self._page("v2", "ListNodes", project, zone, "")  # if it fails too, v2alpha1 is not the reason
-                self._alpha = False
-                _log.warning("v2alpha1 of the Cloud TPU API is not available, v2 is used: %s", error)
-            return self._pages("v2alpha1" if self._alpha else "v2", "ListNodes", project, zone, first)
-        return self._pages("v2", "ListNodes", project, zone)
+        if not self._alpha:
+            return self._pages("v2", "ListNodes", project, zone)
+        first = self._by_version(lambda version: self._page(version, "ListNodes", project, zone, ""))
+        return self._pages("v2alpha1" if self._alpha else "v2", "ListNodes", project, zone, first)
+
+    def get_node(self, project: str, zone: str, name: str) -> Any:
+        """One node, raw, by its short name. Raises ApiError."""
+        asked = self._asked("GetNode", project, zone, f"the node {name} in ")
+        request = {"name": f"projects/{project}/locations/{zone}/nodes/{name}"}
+
+        def call(client: Any, seconds: float) -> Any:
+            return client.get_node(request=request, retry=None, timeout=seconds)
+
+        node = self._by_version(lambda version: self.ask("GetNode", asked, call, version=version))
+        return type(node).pb(node)
 
     def list_queued_resources(self, project: str, zone: str) -> Iterator[Any]:
         """All queued resources of a zone: raw pages, each of them one call. Raises ApiError."""
@@ -133,6 +137,20 @@ class CloudClient:
         if channel is not None:
             channel.close()
 
+    def _by_version(self, call: Callable[[str], Any]) -> Any:
+        """Make a call about nodes by v2alpha1, if that is configured and available, else by v2."""
+        if not self._alpha:
+            return call("v2")
+        try:
+            return call("v2alpha1")
+        except ApiError as error:
+            if error.fault.problem not in _NOT_FOR_ALL:
+                raise
+            answer = call("v2")  # if it fails too, v2alpha1 is not the reason
+            self._alpha = False
+            _log.warning("v2alpha1 of the Cloud TPU API is not available, v2 is used: %s", error)
+            return answer
+
     def _pages(self, version: str, method: str, project: str, zone: str, first: Any = None) -> Iterator[Any]:
         page = self._page(version, method, project, zone, "") if first is None else first
         for _ in range(MAX_PAGES):
@@ -155,17 +173,19 @@ class CloudClient:
             list_page = client.list_nodes if method == "ListNodes" else client.list_queued_resources
             return next(list_page(request=request, retry=None, timeout=seconds).pages)
 
-        page = self.ask(method, self._asked(method, project, zone), call, version=version)
+        what = "the nodes of " if method == "ListNodes" else "the queued resources of "
+        page = self.ask(method, self._asked(method, project, zone, what), call, version=version)
         return type(page).pb(page)
 
-    def _asked(self, method: str, project: str, zone: str) -> RequestContext:
+    def _asked(self, method: str, project: str, zone: str, what: str) -> RequestContext:
         where = f"zone {zone} in project {project}"
         return RequestContext(
-            what=f"the {'nodes' if method == 'ListNodes' else 'queued resources'} of {where}",
+            what=f"{what}{where}",
             place=where,
             project=project,
             server=self.server,
             seconds=self._cloud.timeout_seconds,
+            permission="tpu.nodes.get" if method == "GetNode" else "tpu.nodes.list",
         )
 
     def _client(self, version: str) -> Any:

@@ -46,7 +46,7 @@ class NodeConverter:
         `looked`: this process made that poll, so it has seen the change. Otherwise an earlier run made it, or nobody.
         """
         state, health = enum_name(raw, "state", "STATE"), enum_name(raw, "health", "HEALTH")
-        created = _time_of(raw, "create_time")
+        created = time_of(raw, "create_time")
         # A recreated node has nothing in common with the old one.
         recreated = previous and created and previous.created and created != previous.created
         before = None if recreated else previous
@@ -89,7 +89,7 @@ class NodeConverter:
         all_ = [
             Symptom(
                 kind=enum_name(symptom, "symptom_type", "SYMPTOM"),
-                at=_time_of(symptom, "create_time"),
+                at=time_of(symptom, "create_time"),
                 worker=self._text(symptom.worker_id),
                 details=self._text(symptom.details, _MAX_TEXT),
             )
@@ -115,7 +115,8 @@ def enum_name(message: Any, field: str, kind: str) -> str:
     return names.get(number) or f"{kind}_{number}"
 
 
-def _time_of(message: Any, field: str) -> float | None:
+def time_of(message: Any, field: str) -> float | None:
+    """A timestamp in seconds since the epoch; None if the message has none."""
     if not message.HasField(field):
         return None
     time = getattr(message, field)

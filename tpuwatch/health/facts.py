@@ -184,12 +184,12 @@ class Facts:
 
     @cached_property
     def knows_queue(self) -> bool:
-        """Whether it is known which queued resource, if any, makes a node that is not listed."""
-        return self.is_gone and self._is_recent(self.evidence.queued.at, self.limits.queued_seconds)
+        """Whether it is known which queued resource, if any, makes a node that is not listed, or not READY."""
+        return self._is_recent(self.evidence.queued.at, self.limits.queued_seconds)
 
     @cached_property
     def queued(self) -> QueuedResource | None:
-        """The queued resource of a node that is not listed; None also where it is not known."""
+        """The queued resource of such a node; None also where it is not known."""
         return self.evidence.queued.value if self.knows_queue else None
 
     @cached_property

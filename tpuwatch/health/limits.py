@@ -44,6 +44,7 @@ class JudgeLimits:
         self.idle_seconds = health.idle_seconds  # chips may run nothing under a live program
         self.settle_seconds = health.settle_seconds  # a node must have been bad by the cloud's state
         self.boot_grace_seconds = health.boot_grace_seconds  # after its boot a node is only starting
+        self.request_wait_seconds = config.cloud.request_wait_seconds  # of a queued resource; 0: without a limit
         # How old a signal's answer may be to count.
         self.cloud_seconds = _answer_seconds(config.cloud.poll_seconds)
         self.kubernetes_seconds = _answer_seconds(config.kubernetes.poll_seconds)

@@ -28,14 +28,14 @@ from tpuwatch.model import (
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
-    from tpuwatch.model import Reason
+    from tpuwatch.model import QueuedResource, Reason
 
 # A node's own tpuwatch with any other verdict has a reason not to interrupt anything.
 _AGREED: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE})  # as sure as the sources that agree on it
 _FALLING: Final = (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)
 _MAY_AGREE: Final = STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
 OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
-RECREATE_QUEUED: Final = (RemedyStep.DELETE_QUEUED, RemedyStep.CREATE_QUEUED)
+_RECREATE_QUEUED: Final = (RemedyStep.DELETE_QUEUED, RemedyStep.CREATE_QUEUED)
 _OF_THE_PROGRAM: Final = frozenset({Action.END_HOLDER, Action.RESTART_RUNTIME})
 
 
@@ -110,7 +110,9 @@ def node_action(facts: Facts) -> tuple[Action, tuple[RemedyStep, ...]]:
     node = facts.cloud
     if node is None:
         return Action.MANUAL, (RemedyStep.DESCRIBE,)
-    recreate = RECREATE_QUEUED if node.queued_resource else (RemedyStep.DELETE, RemedyStep.CREATE)
+    recreate = _renew_queued(facts.queued) if node.queued_resource else (RemedyStep.DELETE, RemedyStep.CREATE)
+    if facts.queued is not None and facts.queued.waits:
+        return Action.WAIT, recreate
     if node.state in ("PREEMPTED", "TERMINATED") or (facts.is_spot and node.state in ("READY", "STOPPED")):
         return Action.RECREATE, recreate
     if node.state != "READY":
@@ -120,6 +122,23 @@ def node_action(facts: Facts) -> tuple[Action, tuple[RemedyStep, ...]]:
     if node.queued_resource:
         return Action.RESET_QUEUED_RESOURCE, (RemedyStep.RESET_QUEUED_RESOURCE,)
     return Action.MANUAL, recreate
+
+
+def after_queued(queued: QueuedResource) -> tuple[RemedyStep, ...]:
+    """Return the steps where the nodes of a queued resource are not there: only one that has ended is deleted.
+
+    Its state may have changed since: it is looked at before that.
+    """
+    return (RemedyStep.DESCRIBE_QUEUED, *(_RECREATE_QUEUED if queued.ended else ()))
+
+
+def _renew_queued(queued: QueuedResource | None) -> tuple[RemedyStep, ...]:
+    """Return the steps that replace a listed node; while its queued resource changes by itself there are none.
+
+    None is one whose state is not known: the first step says when to leave it alone.
+    """
+    settled = queued is None or queued.ended or queued.state == "ACTIVE"
+    return (RemedyStep.DESCRIBE_QUEUED, *(_RECREATE_QUEUED if settled else ()))
 
 
 def _objection(proposal: Proposal, facts: Facts) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core import StoreError, printable
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.judge import following, judge_node, keep_last_known
+from tpuwatch.health.queued_resources import judge_queued_resources
 from tpuwatch.health.slices import judge_slice, own_failure
 from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
     from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Answer, CloudNode, Evidence, Judgement
+    from tpuwatch.model import Answer, CloudNode, Evidence, JudgedQueuedResource, Judgement
     from tpuwatch.store import EventStore
 
 EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace ends, an answer becomes stale
@@ -37,7 +38,8 @@ _log = logging.getLogger(__name__)
 
 
 class JudgeService:
-    """Judges the snapshot, in one thread. `nodes` may be read from any: it is replaced, never changed."""
+    """Judges the snapshot, in one thread. `nodes` and `queued_resources` may be read from any: they are replaced, never
+    changed."""
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class JudgeService:
         returns how long to wait for first answers of the signals, in seconds."""
         self.limits = limits
         self.nodes: tuple[JudgedNode, ...] = ()
+        self.queued_resources: tuple[JudgedQueuedResource, ...] = ()
         self._snapshot = snapshot
         self._store = store
         self._metrics = metrics
@@ -88,9 +91,13 @@ class JudgeService:
             self._others = tuple(self._judge(evidence) for evidence in snapshot.others(now))
             _log_unwatched(list(_unwatched(before.cloud, snapshot.cloud)))
         self.nodes = (self._judge(snapshot.evidence(now)), *self._others)
+        queued = snapshot.queued_resources
+        everywhere = (one for zone in queued.values() for one in zone)
+        self.queued_resources = judge_queued_resources(everywhere, now, self.limits.request_wait_seconds)
         self._log_changes()
         self._forget_unwatched()
         self._metrics.node.set_nodes(self.nodes)
+        self._metrics.node.set_queued_resources(self.queued_resources, sorted(queued))
         self._store_changes()
         self._on_verdicts()
         return EVERY_SECONDS
@@ -117,7 +124,7 @@ class JudgeService:
         if not evidence.own and evidence.queued.value is None and (cloud is None or cloud.hosts == 1):
             return node  # most nodes of a fleet
         facts = Facts(evidence, self.limits)
-        queued = facts.queued if evidence.queued.value is not None else None
+        queued = facts.queued if evidence.queued.value is not None and facts.is_gone else None
         return replace(node, queued=queued, slice=judge_slice(facts), failure=own_failure(facts))
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:

@@ -61,8 +61,8 @@ class DaemonMetrics:
         self.set_loops(loops)
         self._problems = new.gauge(
             "tpuwatch_problems",
-            "What is wrong now, as `tpuwatch status` and the page count it: bad nodes, findings that are not over, and "
-            "why tpuwatch itself does not do its work.",
+            "What is wrong now, as `tpuwatch status` and the page count it: bad nodes, findings that are not over, "
+            "queued resources with a problem, and why tpuwatch itself does not do its work.",
             "kind",
         )
         self.set_problems(dict.fromkeys(PROBLEM_KINDS, 0))

@@ -15,12 +15,12 @@ from prometheus_client import Counter, Metric
 from tpuwatch.core import GRPC_CODES
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
 from tpuwatch.metrics.slices import slice_families
-from tpuwatch.model import Signal, Verdict, WorkloadKind
+from tpuwatch.model import QUEUED_STATES, QueuedProblem, Signal, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tpuwatch.model import Chip, Host, JudgedNode, Notices, Runtime
+    from tpuwatch.model import Chip, Host, JudgedNode, JudgedQueuedResource, Notices, Runtime
 
 OTHER: Final = "other"
 # The names of google.cloud.tpu.v2's enums. The package is not imported for them: it takes 60 MiB.
@@ -51,20 +51,6 @@ HEALTHS: Final = (
     "UNHEALTHY_MAINTENANCE",
     OTHER,
 )
-# The names of google.cloud.tpu.v2alpha1's enum.
-QUEUED_STATES: Final = (
-    "STATE_UNSPECIFIED",
-    "CREATING",
-    "ACCEPTED",
-    "PROVISIONING",
-    "FAILED",
-    "DELETING",
-    "ACTIVE",
-    "SUSPENDING",
-    "SUSPENDED",
-    "WAITING_FOR_RESOURCES",
-    OTHER,
-)
 VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 KINDS: Final = tuple(kind.value for kind in WorkloadKind)
 METHODS: Final = (
@@ -86,9 +72,14 @@ METHODS: Final = (
     "ListSupportedMetrics",
     OTHER,
 )
-POLLED: Final = ("ListNodes", "GetRuntimeMetric")  # these have their series from the start, others from the first call
+POLLED: Final = (
+    "ListNodes",
+    "GetNode",
+    "GetRuntimeMetric",
+)  # these have their series from the start, others from the first call
 CODES: Final = (*GRPC_CODES, OTHER)
 FULL_NODES: Final = 100  # up to so many nodes have a series for every value; beyond, only for the one that holds
+MAX_WAITING: Final = 20  # queued resources with a series of their own, those that have waited longest
 MAX_CHIPS: Final = 64
 MAX_PORTS: Final = 64
 
@@ -98,6 +89,8 @@ class NodeMetrics:
 
     def __init__(self, new: Families) -> None:
         self._nodes: Sequence[JudgedNode] = ()
+        self._queued: Sequence[JudgedQueuedResource] = ()
+        self._queued_zones: Sequence[str] = ()
         self._runtime: Runtime | None = None
         self._waiting: Callable[[], Mapping[int, float]] | None = None
         self._host: Host | None = None
@@ -161,6 +154,10 @@ class NodeMetrics:
         """All watched nodes as they are now; one that is not among them loses its series."""
         self._nodes = statuses
 
+    def set_queued_resources(self, queued: Sequence[JudgedQueuedResource], zones: Sequence[str]) -> None:
+        """All queued resources that concern watched nodes as they are now, and the zones whose are known."""
+        self._queued, self._queued_zones = queued, zones
+
     def set_runtime(self, runtime: Runtime | None) -> None:
         """The latest answer of the runtime; None if no workload runs or it is not known."""
         self._runtime = runtime
@@ -204,6 +201,7 @@ class NodeMetrics:
         yield from _node_families(labels)
         yield from slice_families(labels)
         yield _count_family(Tally(status.judgement.verdict.value for status in statuses))
+        yield from _queued_families(self._queued, self._queued_zones)
         yield from _signal_families(self._signals)
         yield from _runtime_families(self._runtime)
         yield _waiting_family(self._waiting)
@@ -237,7 +235,7 @@ def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterat
         given = _one_of(HEALTHS, cloud.health or "HEALTH_UNSPECIFIED") if cloud else ""
         _add_state(health, labels, "health", HEALTHS, given, full=full)
         waits = _one_of(QUEUED_STATES, status.queued.state) if status.queued else ""
-        _add_state(queued, labels, "state", QUEUED_STATES, waits, full=False)
+        _add_state(queued, labels, "state", (*QUEUED_STATES, OTHER), waits, full=False)
         _add_state(verdict, labels, "verdict", VERDICTS, judgement.verdict.value, full=full)
         _add_known(since, labels, judgement.since)
         _add_known(last_known, labels, judgement.at if judgement.is_last_known else None)
@@ -250,6 +248,32 @@ def _count_family(verdicts: Mapping[str, int]) -> Metric:
     for verdict in VERDICTS:
         count.add_sample(count.name, {"verdict": verdict}, verdicts.get(verdict, 0))
     return count
+
+
+def _queued_families(queued: Sequence[JudgedQueuedResource], zones: Iterable[str]) -> Iterator[Metric]:
+    number = _gauge(
+        "tpuwatch_queued_resources",
+        "Queued resources that make, made or name a watched node, by zone and state in the Cloud TPU API.",
+    )
+    problems = _gauge(
+        "tpuwatch_queued_resource_problems", "Queued resources of watched nodes with a problem, by zone and problem."
+    )
+    since = _gauge(
+        "tpuwatch_queued_resource_waiting_since_timestamp_seconds",
+        "When a queued resource was created that still waits, of those that have waited longest.",
+    )
+    states = Tally((one.queued.zone, _one_of(QUEUED_STATES, one.queued.state)) for one in queued if one.queued.state)
+    wrong = Tally((one.queued.zone, one.problem) for one in queued)
+    for zone in zones:
+        for state in (*QUEUED_STATES, OTHER):
+            number.add_sample(number.name, {"zone": zone, "state": state}, states[zone, state])
+        for problem in QueuedProblem:
+            problems.add_sample(problems.name, {"zone": zone, "problem": problem.value}, wrong[zone, problem])
+    waiting = [one.queued for one in queued if one.queued.waits and one.queued.created is not None]
+    waiting.sort(key=lambda one: one.created or 0.0)
+    for one in waiting[:MAX_WAITING]:
+        _add_known(since, {"zone": one.zone, "queued_resource": one.name}, one.created)
+    yield from (number, problems, since)
 
 
 def _signal_families(signals: Mapping[Signal, tuple[float | None, bool | None]]) -> Iterator[Metric]:

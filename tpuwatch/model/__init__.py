@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.documents.machine import BootDocument, SignalStatusDocument
     from tpuwatch.model.documents.nodes import (
         FailureDocument,
+        JudgedQueuedResourceDocument,
         NodeDocument,
         NodesDocument,
         NodeVerdictDocument,
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
         values_together,
     )
     from tpuwatch.model.judged_node import JudgedNode
+    from tpuwatch.model.judged_queued_resource import JudgedQueuedResource, QueuedProblem
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
@@ -142,6 +144,9 @@ if TYPE_CHECKING:
     from tpuwatch.model.signals import (
         BAD_HEALTH,
         HERE,
+        QUEUED_ENDED,
+        QUEUED_STATES,
+        QUEUED_WAITING,
         WELL_HEALTH,
         Chip,
         CloudNode,

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from tpuwatch.model.events import Event, Finding
     from tpuwatch.model.judged_node import JudgedNode
+    from tpuwatch.model.judged_queued_resource import JudgedQueuedResource
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.status import DaemonStatus
 
-PROBLEM_KINDS: Final = ("node", "finding", "daemon", "signal")
+PROBLEM_KINDS: Final = ("node", "finding", "daemon", "signal", "queued_resource")
 FINDING_SECONDS: Final = 86_400.0  # older events are in no finding, present or past, unless the configuration has more
 _SLACK_SECONDS: Final = 5.0  # a process's own clock, and what it writes while it ends
 
@@ -69,6 +70,7 @@ class Problems:
     watched: int  # nodes
     unknown: tuple[JudgedNode, ...]  # nodes of which it is not known how they are: no problem, and not well
     blind_spots: tuple[BlindSpot, ...] = ()  # why that is so of nodes, or why their verdict is the last known one
+    queued_resources: tuple[JudgedQueuedResource, ...] = ()  # those that have a problem
     judged: bool = True  # False: signals are read, and no node has a verdict yet, as after a start
     silent: tuple[str, ...] = ()  # workers that are silent in nodes that are not bad, a few words for each node
 
@@ -76,7 +78,7 @@ class Problems:
     def counts(self) -> dict[str, int]:
         """How many there are of each of PROBLEM_KINDS."""
         own = len(self.daemon) + len(self.restarts)
-        numbers = (len(self.nodes), len(self.findings), own, len(self.blind_spots))
+        numbers = (len(self.nodes), len(self.findings), own, len(self.blind_spots), len(self.queued_resources))
         return dict(zip(PROBLEM_KINDS, numbers, strict=True))
 
     @property
@@ -93,7 +95,8 @@ class Problems:
             doubts = [part for part in (self._unknown(), *self.silent) if part]
             return f"Nothing is known to be wrong: {', '.join(doubts)}" if doubts else "Nothing is wrong"
         blind = [f"the signal {one.signal.value} fails ({one.problem.value})" for one in self.blind_spots]
-        parts = [part for part in (self._nodes(), *blind, self._findings(), self._daemon(), *self.restarts) if part]
+        found = (self._nodes(), *blind, self._findings(), self._queued_resources(), self._daemon(), *self.restarts)
+        parts = [part for part in found if part]
         return f"{self.total} problem{'s' * (self.total > 1)}: {', '.join(parts)}"
 
     def _nodes(self) -> str:
@@ -117,6 +120,12 @@ class Problems:
         if len(self.findings) == 1:
             return self.findings[0].cause.value
         return f"{len(self.findings)} findings" if self.findings else ""
+
+    def _queued_resources(self) -> str:
+        if len(self.queued_resources) == 1:
+            one = self.queued_resources[0]
+            return f"queued resource {one.queued.label} is {one.problem.value if one.problem else one.queued.state}"
+        return f"{len(self.queued_resources)} queued resources have problems" if self.queued_resources else ""
 
     def _daemon(self) -> str:
         if len(self.daemon) > 1:
@@ -154,6 +163,7 @@ def present_problems(
         unknown=tuple(node for node in watched if node.judgement.verdict is Verdict.UNKNOWN),
         blind_spots=_blind_spots(status, watched),
         silent=tuple(_silent_workers(watched)),
+        queued_resources=tuple(one for one in status.queued_resources if one.problem is not None),
         judged=bool(watched) or all(one.problem is Problem.OFF for one in status.signals),
     )
 

@@ -111,16 +111,26 @@ class RemedyStep(Enum):
     )
     CREATE = Remedy("Create it again: " + _CREATE, f"{_DOCS}/managing-tpus-tpu-vm")
     DESCRIBE_QUEUED = Remedy(
-        "Look at the state of its queued resource: `gcloud compute tpus queued-resources describe QUEUED_RESOURCE "
+        "Look at the state of the queued resource: `gcloud compute tpus queued-resources describe QUEUED_RESOURCE "
         + _WHERE
         + "`. Leave it alone while it is ACCEPTED, CREATING, PROVISIONING or WAITING_FOR_RESOURCES: then it makes the "
-        "node.",
+        "node. One that is FAILED or SUSPENDED makes none any more.",
         f"{_GCLOUD}/queued-resources/describe",
     )
     LIST_QUEUED = Remedy(
         "Look whether a queued resource makes the node, and in which state it is: `gcloud compute tpus "
         "queued-resources list " + _WHERE + "`",
         f"{_GCLOUD}/queued-resources/list",
+    )
+    LIST_NODES = Remedy(
+        "List the nodes of the zone: `gcloud compute tpus tpu-vm list " + _WHERE + "`. If its nodes stay away, ask the "
+        "owner whether the queued resource is still needed. tpuwatch never advises to delete an ACTIVE one.",
+        f"{_DOCS}/managing-tpus-tpu-vm",
+    )
+    OTHER_ZONE = Remedy(
+        "Let it wait: it makes its nodes when there is capacity. If that takes too long, ask for the type in another "
+        "zone that has it, or for another size: `gcloud compute tpus locations list --project=PROJECT`",
+        f"{_DOCS}/queued-resources",
     )
     DELETE_QUEUED = Remedy(
         "Delete the queued resource with its nodes: `gcloud compute tpus queued-resources delete QUEUED_RESOURCE "

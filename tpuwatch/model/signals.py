@@ -26,6 +26,11 @@ WELL_HEALTH: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})  # the API
 
 BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})  # it calls it ill
 
+# The names of google.cloud.tpu.v2's enum. The package is not imported for them: it takes 60 MiB.
+QUEUED_WAITING: Final = ("CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES")
+QUEUED_ENDED: Final = ("FAILED", "SUSPENDED")
+QUEUED_STATES: Final = ("STATE_UNSPECIFIED", *QUEUED_WAITING, "ACTIVE", "SUSPENDING", "DELETING", *QUEUED_ENDED)
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -137,17 +142,33 @@ class QueuedResource:
     """A request for nodes as the Cloud TPU API shows it."""
 
     name: str  # the short one
-    state: str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name
+    state: (
+        str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name; "" of one that nodes name and the zone does not list
+    )
+    project: str = ""
+    zone: str = ""
+    nodes: tuple[str, ...] = ()  # the short names of those that it makes
+    lost: tuple[str, ...] = ()  # of those of an ACTIVE one, those that are missing from several lists of nodes in a row
+    spot: bool = False
+    initiator: str = ""  # who caused the state: USER, SERVICE, or "" where the API does not say
+    detail: str = ""  # the API's words on why it FAILED
+    created: float | None = None
+    valid_until: float | None = None  # when it fails if it still waits
+
+    @property
+    def label(self) -> str:
+        """The zone and the name."""
+        return node_label(self.zone, self.name)
 
     @property
     def waits(self) -> bool:
         """Whether its nodes are on their way: it waits for capacity, or the service makes them."""
-        return self.state in ("CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES")
+        return self.state in QUEUED_WAITING
 
     @property
     def ended(self) -> bool:
         """Whether it will make no nodes any more."""
-        return self.state in ("FAILED", "SUSPENDED")
+        return self.state in QUEUED_ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +338,8 @@ class Evidence(Local):
     own: bool = False  # the machine that tpuwatch runs on belongs to it
     identity: Identity = field(default_factory=Identity)
     cloud: Answer[CloudNode] = field(default_factory=Answer)
-    # Of a node that the API does not list. A good answer without a value: no queued resource makes the node.
+    # Of a node that the API does not list, or does not show as READY. A good answer without a value: no queued resource
+    # makes the node.
     queued: Answer[QueuedResource] = field(default_factory=Answer)
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere: of its first worker
     workers: Mapping[int, Answer[Peer]] | None = None  # of those that are asked, by number; None: none is to be asked
@@ -337,7 +359,9 @@ class Snapshot(Local):
     cloud: Mapping[str, Answer[CloudNode]] = field(default_factory=dict)  # by label; the own node's is `own`
     # Listed and not watched, of the queued resources of watched nodes.
     beside: tuple[CloudNode, ...] = ()
-    queued: Mapping[str, Answer[QueuedResource]] = field(default_factory=dict)  # by label, of nodes that are not listed
+    queued: Mapping[str, Answer[QueuedResource]] = field(default_factory=dict)  # by label: `queued` of Evidence
+    # Those that make, made or name a watched node, by zone; no zone whose list is not known.
+    queued_resources: Mapping[str, tuple[QueuedResource, ...]] = field(default_factory=dict)
     api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
     asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
     endpoints: tuple[str, ...] = ()  # the addresses of the own slice's workers, by the metadata server

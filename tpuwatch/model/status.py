@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.causes import Cause
     from tpuwatch.model.events import Event, Finding
     from tpuwatch.model.judged_node import JudgedNode
+    from tpuwatch.model.judged_queued_resource import JudgedQueuedResource
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.progress import TrainingLoop
     from tpuwatch.model.restart import Breaker, RestartDecision, RestartRecord
@@ -161,6 +162,7 @@ class DaemonStatus:
     last_launch: Launch | None = None
     identity: Identity | None = None
     node: JudgedNode | None = None  # the own one
+    queued_resources: Sequence[JudgedQueuedResource] = ()  # of watched nodes, those with a problem first
     runtime: Runtime | None = None
     host: Host | None = None
     signals: Sequence[SignalStatus] = ()

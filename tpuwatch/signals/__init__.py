@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.signals.cloud import CloudSignal, Watch, watches
+    from tpuwatch.signals.cloud import CloudSignal
     from tpuwatch.signals.identity import IdentitySignal, ask_metadata, kubernetes_node, metrics_ports
     from tpuwatch.signals.kubernetes import KubernetesSignal, in_cluster
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.probe import PROBE_FILE, leave_probe, probe_event, read_probe
+    from tpuwatch.signals.queued_resources import zone_queued_resources
     from tpuwatch.signals.runtime import RuntimeSignal
     from tpuwatch.signals.service import SignalsService
+    from tpuwatch.signals.watch import Watch, watches
 else:
     __getattr__, __all__ = public_face(__name__, __file__)

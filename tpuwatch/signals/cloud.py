@@ -1,21 +1,25 @@
-"""The signal of the Cloud TPU API: state and health of all watched nodes, by one list per zone and poll."""
+"""The signal of the Cloud TPU API: state and health of all watched nodes, by one list per zone and poll.
+
+Where only the own node is watched it is asked for by itself: the list of a zone has thousands.
+"""
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, replace
-from fnmatch import translate
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tpuwatch.core import Pacing, format_time
-from tpuwatch.google import ApiError, NodeConverter, enum_name, short_name
-from tpuwatch.model import Answer, CloudNode, Identity, Problem, QueuedResource, Signal, node_label
+from tpuwatch.google import ApiError, NodeConverter, short_name
+from tpuwatch.model import Answer, CloudNode, Identity, Problem, QueuedResource, Signal
 from tpuwatch.signals.cloud_memory import CloudMemory
+from tpuwatch.signals.queued_resources import ASK_SECONDS, ListedNodes, QueuedResources
+from tpuwatch.signals.watch import Watch, watches
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from tpuwatch.config import CloudConfig
     from tpuwatch.core import Clock
@@ -26,9 +30,8 @@ if TYPE_CHECKING:
 # While a connection is open gRPC's threads wake several times a second. Over a rest of this length that costs more than
 # a new connection does.
 CLOSE_SECONDS: Final = 10.0
-_GLOB = re.compile(r"[*?]")
-ASK_SECONDS: Final = 300.0
-_CALLS_PER_ZONE: Final = 4  # a token, a list of v2alpha1, one of v2, one of queued resources
+_CALLS_PER_ZONE: Final = 6  # a token, a node and a list of v2alpha1, the same of v2, a list of queued resources
+_NO_NODE: Final = (Problem.NOT_FOUND, Problem.DENIED)  # after these of GetNode the list says what holds
 _OFF: Final = "The Cloud TPU API is not asked: `enabled` under [cloud] is false."
 _NOWHERE: Final = (
     "It is not known where to ask the Cloud TPU API: no {lacking} is configured, and the metadata server reported none."
@@ -53,21 +56,25 @@ class CloudSignal:
         rng: random.Random,
         on_call: Callable[[str, str], None],
         memory: CloudMemory | None = None,
+        resets: bool = False,
     ) -> None:
         """`identity` returns who this machine is, as far as known. Calls `on_call` with the method and code of a call.
 
-        With a `memory` it is known since when nodes have been in a state that an earlier run saw.
+        With a `memory` it is known since when nodes have been in a state that an earlier run saw. `resets`: tpuwatch
+        may have queued resources reset, for which it has to know their other nodes.
         """
         self.answers: Mapping[str, Answer[CloudNode]] = {}  # by label, of all watched nodes, after each ask
         # Nodes that are listed and not watched, of the queued resources of watched ones: a reset would restart them.
         self.beside: tuple[CloudNode, ...] = ()
-        self.queued: Mapping[str, Answer[QueuedResource]] = {}  # by label, of those that the latest list lacks
+        self.queued: Mapping[str, Answer[QueuedResource]] = {}  # by label, of those that are not listed as READY
+        self.queued_resources: Mapping[str, tuple[QueuedResource, ...]] = {}  # by zone, where they are known
         self._cloud = cloud
         self._identity = identity
         self._clock = clock
         self._rng = rng
         self._on_call = on_call
         self._memory = memory
+        self._resets = resets
         self._client: CloudClient | None = None
         self._closed = False
         self._zones: dict[tuple[str, str], CloudZone] = {}
@@ -109,6 +116,8 @@ class CloudSignal:
         self.answers = answers
         self.beside = tuple(node for zone in self._zones.values() for node in zone.beside)
         self.queued = dict(queued for zone in self._zones.values() for queued in zone.queued())
+        known = {zone.watch.zone: zone.queued_resources for zone in self._zones.values()}
+        self.queued_resources = {zone: found for zone, found in known.items() if found is not None}
         if self._memory is not None:
             self._memory.keep(node for zone in self._zones.values() for node in zone.nodes.values())
         return self._summary(watched)
@@ -125,12 +134,23 @@ class CloudSignal:
     def _follow(self, placed: list[Watch]) -> None:
         """Have a zone for each watch, and keep the state of zones that stay."""
         zones = {}
+        own = self._identity().node.value
+        alone = len(placed) == 1 and placed[0].names == {own} and not placed[0].patterns
         for watch in placed:
             key = (watch.project, watch.zone)
-            zones[key] = self._zones.get(key) or CloudZone(
-                watch, interval=self._cloud.poll_seconds, clock=self._clock, rng=self._rng, memory=self._memory
-            )
-            zones[key].follow(watch)
+            zone = self._zones.get(key)
+            if zone is None or zone.alone is not alone:
+                zone = CloudZone(
+                    watch,
+                    interval=self._cloud.poll_seconds,
+                    clock=self._clock,
+                    rng=self._rng,
+                    memory=self._memory,
+                    alone=alone,
+                    resets=self._resets,
+                )
+            zones[key] = zone
+            zone.follow(watch)
         self._zones = zones
 
     def _due(self) -> list[CloudZone]:
@@ -194,8 +214,12 @@ class CloudZone:
         clock: Clock,
         rng: random.Random,
         memory: CloudMemory | None = None,
+        alone: bool = False,
+        resets: bool = False,
     ) -> None:
+        """`alone`: its only watched node is the own one, and no other zone is watched. `resets`: see CloudSignal."""
         self.watch = watch
+        self.alone = alone
         self.pacing = Pacing(interval, clock=clock, rng=rng)
         self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name: those that are watched
         self._by_text: dict[bytes, CloudNode] = {}  # the same by their text in that list
@@ -206,10 +230,14 @@ class CloudZone:
         self._failed_last = False  # the latest attempt gave no list at all
         self.tried: float | None = None  # when it was last asked
         self._lost: dict[str, Answer[CloudNode]] = {}  # watched nodes that the latest list should have had and had not
-        self._queued = QueuedResources(clock)
-        self._queued_by_node: dict[str, Answer[QueuedResource]] = {}  # of the lost nodes
+        self._queued = QueuedResources(clock, always=not alone)
+        self._queued_by_node: dict[str, Answer[QueuedResource]] = {}  # of nodes that are lost, or not READY
         self._clock = clock
         self._memory = memory
+        self._resets = resets
+        self._polled_at = -math.inf  # by the monotonic clock, when the latest poll began
+        self._listed_at = -math.inf  # by the monotonic clock, when the zone was last listed, and not only its node
+        self._denied_at = -math.inf  # when GetNode was last denied
 
     def follow(self, watch: Watch) -> None:
         """Watch these nodes of the zone from now on."""
@@ -218,10 +246,11 @@ class CloudZone:
             self.nodes = {name: node for name, node in self.nodes.items() if watch.has(name)}
             self._lost = {name: lost for name, lost in self._lost.items() if watch.has(name)}
             self._by_text = {}
+            self._queued = QueuedResources(self._clock, always=not self.alone)
             self.pacing.hasten()
 
     def poll(self, client: CloudClient) -> None:
-        """List the zone's nodes once, page by page."""
+        """List the zone's nodes once, page by page, or get the only one that counts."""
         self.tried = self._clock.time()
         watch = self.watch
         converter = NodeConverter(watch.project, watch.zone, self.tried)
@@ -230,7 +259,7 @@ class CloudZone:
         others: list[tuple[str, Any]] = []  # not watched, and of a queued resource
         unnamed, unreachable = 0, 0
         try:
-            for page in client.list_nodes(watch.project, watch.zone):
+            for page in self._pages(client):
                 unreachable += len(page.unreachable)
                 for raw in page.nodes:
                     text = raw.SerializeToString()
@@ -261,8 +290,37 @@ class CloudZone:
         }
         if incomplete:  # one that it lacks is not known to be gone
             beside = {node.name: node for node in self.beside if not watch.has(node.name)} | beside
-        self.beside = tuple(beside.values())
-        self._listed(seen, client, incomplete)
+        if self._listed_at == self._polled_at:
+            self.beside = tuple(beside.values())
+        self._listed(seen, seen.keys() | {name for name, _ in others}, client, incomplete)
+
+    def _pages(self, client: CloudClient) -> Iterator[Any]:
+        """The zone's nodes in pages; where only the own node counts, and it is there, one page with it alone."""
+        self._polled_at, watch = self._clock.monotonic(), self.watch
+        if self._own_is_enough():
+            (name,) = watch.names
+            try:
+                node = client.get_node(watch.project, watch.zone, name)
+            except ApiError as error:
+                if error.fault.problem not in _NO_NODE:
+                    raise
+                if error.fault.problem is Problem.DENIED:
+                    self._denied_at = self._polled_at
+            else:
+                yield _OneNode((node,))
+                return
+        self._listed_at = self._polled_at
+        yield from client.list_nodes(watch.project, watch.zone)
+
+    def _own_is_enough(self) -> bool:
+        """Return whether the node alone tells all that counts; then the zone is not listed.
+
+        A lost node is looked for in the list, as are the nodes that a reset of the queued resource would restart.
+        """
+        if not self.alone or self._lost or self._polled_at - self._denied_at < ASK_SECONDS:
+            return False
+        slices = self._resets and any(node.hosts > 1 and node.queued_resource for node in self.nodes.values())
+        return not slices or self._polled_at - self._listed_at < ASK_SECONDS
 
     def answers(self) -> Iterator[tuple[str, Answer[CloudNode]]]:
         """Yield the answer for each watched node, by its label."""
@@ -276,9 +334,15 @@ class CloudZone:
             yield label(name), Answer(problem=problem, detail=self.detail, tried=self.tried)
 
     def queued(self) -> Iterator[tuple[str, Answer[QueuedResource]]]:
-        """Yield the answer on the queued resource of each node that the latest list lacks, by the node's label."""
+        """Yield the answer on the queued resource of each node that is lost, or not READY, or whose queued resource is
+        not ACTIVE, by the node's label."""
         for name, answer in self._queued_by_node.items():
             yield self.watch.label(name), answer
+
+    @property
+    def queued_resources(self) -> tuple[QueuedResource, ...] | None:
+        """Those that make, made or name a watched node; None while they are not listed."""
+        return self._queued.known(self.watch)
 
     def _last(self, name: str) -> Answer[CloudNode]:
         """A node as it was seen last, and when."""
@@ -297,21 +361,53 @@ class CloudZone:
         self.problem = fault.problem
         self.detail = " ".join(filter(None, (fault.sentence, self.pacing.breaker_notice)))
 
-    def _listed(self, seen: dict[str, CloudNode], client: CloudClient, incomplete: tuple[Problem, str] | None) -> None:
-        """Take over a list. Nodes that an incomplete list lacks are not known to be gone."""
-        missing = set(self.watch.names - seen.keys())
+    def _listed(
+        self,
+        seen: dict[str, CloudNode],
+        names: AbstractSet[str],
+        client: CloudClient,
+        incomplete: tuple[Problem, str] | None,
+    ) -> None:
+        """Take over a list, with the `names` in it. Nodes that an incomplete list lacks are not known to be gone."""
+        watch = self.watch
+        missing = set(watch.names - seen.keys())
         if incomplete:
             missing |= (self.nodes.keys() | self._lost.keys()) - seen.keys()
-        self._queued.ask(client, self.watch, frozenset() if incomplete else frozenset(missing))
+        else:
+            last_seen = {name: self._last(name).value for name in missing}
+            queues = {name: node.queued_resource if node else "" for name, node in last_seen.items()}
+            ready = {name for name, node in seen.items() if node.state == "READY"}
+            self._queued.ask(client, watch, ListedNodes(names, queues, ready, _by_queue(seen.values())))
+            missing |= self._queued.awaited(watch)
         lost, queued = {}, {}
         for name in sorted(missing):
             last = self._last(name)
             queued[name] = self._queued.answer(name, last.value.queued_resource if last.value else "")
-            problem, detail = incomplete or (Problem.GONE, _gone(self.watch, name, last, queued[name].value))
+            problem, detail = incomplete or (Problem.GONE, _gone(watch, name, last, queued[name].value))
             lost[name] = Answer(last.value, last.at, problem, detail, self.tried)
+        changing = {one.name for one in self.queued_resources or () if one.state != "ACTIVE"}
+        for name, node in seen.items():
+            if node.queued_resource and (not node.runs or node.queued_resource in changing):
+                queued[name] = self._queued.answer(name, node.queued_resource)
         self._lost, self._queued_by_node, self._failed_last = lost, queued, False
         self.nodes, self.listed = seen, self.tried
         self.problem, self.detail = incomplete or (None, "")
+
+
+def _by_queue(nodes: Iterable[CloudNode]) -> dict[str, tuple[str, ...]]:
+    """The names of nodes that a queued resource made, by its name."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.queued_resource:
+            found.setdefault(node.queued_resource, []).append(node.name)
+    return {queue: tuple(sorted(names)) for queue, names in found.items()}
+
+
+class _OneNode(NamedTuple):
+    """A page with one node."""
+
+    nodes: tuple[Any, ...]
+    unreachable: tuple[str, ...] = ()
 
 
 def _incomplete(watch: Watch, unnamed: int, unreachable: int) -> tuple[Problem, str] | None:
@@ -333,7 +429,7 @@ def _gone(watch: Watch, name: str, last: Answer[CloudNode], queued: QueuedResour
         text = f"The Cloud TPU API lists the node {name} in {watch.where} no more; it was last seen at {when}"
         return f"{text}, {node.state}.{also} If it is not to come back, take it out of `nodes` under [cloud]."
     text = f"The Cloud TPU API lists no node {name} in {watch.where}.{also}"
-    if queued is not None and queued.waits:
+    if queued is not None:
         return text
     return (
         f"{text} Check the name and the zone (`gcloud compute tpus tpu-vm list --zone={watch.zone} "
@@ -341,120 +437,25 @@ def _gone(watch: Watch, name: str, last: Answer[CloudNode], queued: QueuedResour
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """What is watched in one zone. An empty project or zone is not known."""
-
-    project: str
-    zone: str
-    names: frozenset[str]  # watched even if the API does not list them: then they are gone
-    patterns: tuple[re.Pattern[str], ...]
-
-    @property
-    def placed(self) -> bool:
-        """Whether it is known where to ask."""
-        return bool(self.project and self.zone)
-
-    @property
-    def where(self) -> str:
-        """For sentences."""
-        return f"zone {self.zone} of project {self.project}"
-
-    def has(self, name: str) -> bool:
-        """Whether a node of this zone is watched."""
-        return name in self.names or any(pattern.fullmatch(name) for pattern in self.patterns)
-
-    def label(self, name: str) -> str:
-        """What identifies a node among all that are watched."""
-        return node_label(self.zone, name)
-
-
-def watches(nodes: Iterable[str], identity: Identity) -> tuple[Watch, ...]:
-    """A watch for each zone, from `nodes` under [cloud] ("name", "glob*", "zone/name") and the machine's own node."""
-    home = identity.zone.value
-    zones: dict[str, tuple[set[str], set[str]]] = {}
-    for entry in (*nodes, identity.node.value):
-        zone, _, name = entry.rpartition("/")
-        names, globs = zones.setdefault(zone or home, (set(), set()))
-        if name:
-            (globs if _GLOB.search(name) else names).add(name)
-    return tuple(
-        Watch(
-            project=identity.project.value,
-            zone=zone,
-            names=frozenset(names),
-            patterns=tuple(re.compile(translate(glob)) for glob in sorted(globs)),
-        )
-        for zone, (names, globs) in sorted(zones.items())
-        if names or globs
-    )
-
-
-class QueuedResources:
-    """Of one zone; asked for when a node goes missing, and then every five minutes, whether that succeeds or not.
-
-    A fault keeps the last ones, with their time.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._asked = -math.inf
-        self._missing: frozenset[str] = frozenset()  # the nodes that it was last wanted for
-        self._last: Answer[tuple[tuple[QueuedResource, frozenset[str]], ...]] = Answer()  # each with its watched nodes
-
-    def ask(self, client: CloudClient, watch: Watch, missing: frozenset[str]) -> None:
-        """List them if one of these nodes was not missing before, or it is time."""
-        now = self._clock.monotonic()
-        due = missing - self._missing or (missing and now - self._asked >= ASK_SECONDS)
-        self._missing = missing
-        if not due:
-            return
-        self._asked, tried = now, self._clock.time()
-        try:
-            self._last = Answer(tuple(_listed(client, watch)), tried, None, "", tried)
-        except ApiError as error:  # the call is counted
-            self._last = replace(self._last, problem=error.fault.problem, detail=error.fault.sentence, tried=tried)
-
-    def answer(self, node: str, name: str) -> Answer[QueuedResource]:
-        """The queued resource that makes the node, or had this name when the node was seen; one that waits, if any."""
-        last = self._last
-        made_by = [queued for queued, nodes in last.value or () if node in nodes or queued.name == name]
-        made_by.sort(key=lambda queued: (not queued.waits, queued.ended))
-        return Answer(made_by[0] if made_by else None, last.at, last.problem, last.detail, last.tried)
-
-
-def _listed(client: CloudClient, watch: Watch) -> Iterator[tuple[QueuedResource, frozenset[str]]]:
-    for page in client.list_queued_resources(watch.project, watch.zone):
-        for raw in page.queued_resources:
-            if name := short_name(raw.name):
-                yield QueuedResource(name, enum_name(raw.state, "state", "STATE")), frozenset(_node_ids(raw, watch))
-
-
-def _node_ids(raw: Any, watch: Watch) -> set[str]:
-    """The watched names that a queued resource makes nodes of."""
-    ids: set[str] = set()
-    for spec in raw.tpu.node_spec:
-        if spec.node_id in watch.names:
-            ids.add(spec.node_id)
-        # Several slices are named by a prefix and a number.
-        prefix = spec.multislice_params.node_id_prefix if spec.HasField("multislice_params") else ""
-        if prefix:
-            ids.update(name for name in watch.names if name.rpartition("-")[0] == prefix and name[-1].isdigit())
-    return ids
-
-
 def start(sources: SignalSources) -> None:
     """Add the source that asks the Cloud TPU API for the watched nodes."""
     cloud, node = sources.config.cloud, sources.metrics.node
     memory = CloudMemory(sources.store, sources.metrics.daemon.count_store_error)
     source = CloudSignal(
-        cloud, sources.identity, on_call=node.count_api_request, memory=memory, clock=sources.clock, rng=sources.rng
+        cloud,
+        sources.identity,
+        on_call=node.count_api_request,
+        memory=memory,
+        clock=sources.clock,
+        rng=sources.rng,
+        resets=sources.config.restart.resets,
     )
 
     def on_answer(answer: Answer[tuple[CloudNode, ...]]) -> None:
         if sources.peers is not None and sources.peers.follow(source.answers, sources.snapshot):
             sources.wake("peer")
-        seen = {"cloud": source.answers, "queued": source.queued, "beside": source.beside}
+        queued = {"queued": source.queued, "queued_resources": source.queued_resources}
+        seen = {"cloud": source.answers, "beside": source.beside, **queued}
         sources.post(Signal.CLOUD, answer.counted(), **seen)
         sources.post_server_epoch(source.server_epoch)
         node.set_api_breaker(bool(source.breaker_notice))

@@ -42,6 +42,10 @@ class Client:
         """Execute an action on the nodes that match a name or pattern; return the outcome."""
         return str(self._request("POST", f"/node/{quote(name, safe='')}", fields)["done"])
 
+    def queued_resource(self, name: str, fields: Mapping[str, Any]) -> str:
+        """Change a queued resource; return the outcome."""
+        return str(self._request("POST", f"/queued-resource/{quote(name, safe='')}", fields)["done"])
+
     def launch(self, fields: Mapping[str, Any]) -> str:
         """Start a launch; return the outcome."""
         return str(self._request("POST", "/launch", fields)["done"])

@@ -4,6 +4,7 @@
     POST /fault {…}           set a fault; the keys are those of a step with do = "fault"
     DELETE /fault[?method=…]  clear the faults of a method, or all
     POST /node/NAME {…}       an action on a node or a pattern of nodes: {"do": "hang"}
+    POST /queued-resource/NAME {…}  {"state": "ACTIVE"}
     POST /launch {…}          {"launch": "hbm-oom", "phase": "compiling"}
 
 A wrong request is answered with 400 and {"error": what is wrong}, an action that does not fit with 409.
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 16
 REQUEST_SECONDS: Final = 5.0  # for a client to send its request, and to take the answer
-_PATHS: Final = "GET /state, POST /fault, DELETE /fault, POST /node/NAME, POST /launch"
+_PATHS: Final = "GET /state, POST /fault, DELETE /fault, POST /node/NAME, POST /queued-resource/NAME, POST /launch"
 
 
 class _BadRequestError(Exception):
@@ -84,6 +85,9 @@ class _Handler(OneRequestHandler):
                 return self._do({"do": url.path[1:]}, body)
             if url.path.startswith("/node/"):
                 return self._do_to_node({"node": unquote(url.path.removeprefix("/node/"))}, body)
+            if url.path.startswith("/queued-resource/"):
+                name = unquote(url.path.removeprefix("/queued-resource/"))
+                return self._do({"do": "queued_resource", "name": name}, body)
         raise _BadRequestError(404, f"there is no {self.command} {url.path[:100]}; there are {_PATHS}")
 
     def _do_to_node(self, given: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:

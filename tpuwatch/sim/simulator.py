@@ -229,6 +229,7 @@ class Simulator:
                 "calls": dict(Counter(f"{call.method} {call.code}".strip() for call in self.world.calls)),
                 "nodes_total": len(nodes),
                 "states": dict(Counter(f"{node.state} {node.health}".strip() for node in nodes)),
+                "queued_resources": {path.rpartition("/")[2]: one.state for path, one in self.world.requests.items()},
                 "nodes": [_describe_node(node, now) for node in islice(nodes, SHOWN_NODES)],
             }
 

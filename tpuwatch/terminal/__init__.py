@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.preflight import print_preflight
     from tpuwatch.terminal.probe import print_probe
     from tpuwatch.terminal.profile import PROFILE_SHARES, print_profile
+    from tpuwatch.terminal.queued_resources import print_queued_resources
     from tpuwatch.terminal.restart import RestartDisplay
     from tpuwatch.terminal.restarts import print_restart_history, print_restarts
     from tpuwatch.terminal.stage_line import StageLine

@@ -9,6 +9,7 @@ from tpuwatch.model import is_bad
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import describe_launch, print_finding
 from tpuwatch.terminal.node import print_brief_node, print_machine, print_node, print_other_nodes
+from tpuwatch.terminal.queued_resources import print_queued_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,13 +100,14 @@ def print_training(console: Console, status: StatusDocument, limit: int) -> None
 
 
 def print_others(console: Console, status: StatusDocument, nodes: Sequence[NodeDocument]) -> None:
-    """The worst of the other nodes, and how many more are bad."""
+    """The worst of the other nodes, how many more are bad, and queued resources that have a problem."""
     others = [node for node in nodes if not node.own and is_bad(node.verdict)][:_MAX_NODES]
     print_other_nodes(console, others)
     own = status.node
     more = status.problem_counts.get("node", 0) - len(others) - (1 if own and is_bad(own.verdict) else 0)
     if more > 0:
         console.line(f"and {more} more: tpuwatch nodes --problems", style="red")
+    print_queued_problems(console, status.queued_resources)
 
 
 def print_brief_finding(console: Console, finding: KnownFindingDocument, now: float) -> None:

@@ -73,6 +73,7 @@ def render(
             "restarts": restart_sentences(restarts, status.now) if restarts else [],
             "restart_rows": restart_rows(restarts.records) if restarts else [],
             "own_problems": [*(spot.sentence for spot in problems.blind_spots), *_own_problems(status)],
+            "queued_resources": status.queued_resources,
             "fleet": fleet_table(nodes, fleet or FleetQuery()) if any(not node.own for node in nodes) else None,
             "launches": launches[:_MAX_LAUNCHES],
             "chart": launch_chart(launches),
@@ -130,11 +131,14 @@ def _who(status: DaemonStatus) -> list[str]:
 
 
 def _first(problems: Problems) -> First | None:
-    """By the worst node, else by the first finding that has a remedy."""
+    """By the worst node, else by the first finding that has a remedy, else by the first queued resource."""
     found = _first_of(problems.nodes)
     for finding in problems.findings:
         if found is None and finding.remedy:
             found = First("", finding.remedy[0])
+    for one in problems.queued_resources:
+        if found is None and one.remedy:
+            found = First(f"with queued resource {one.queued.label}", one.remedy[0])
     return found
 
 

@@ -21,6 +21,7 @@ from tpuwatch.model import (
     EventDocument,
     EventsDocument,
     FindingsDocument,
+    JudgedQueuedResourceDocument,
     KnownFindingDocument,
     LaunchesDocument,
     NodeDocument,
@@ -48,7 +49,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import JudgedNode, Problems, RestartRecord, ScrapeTarget, View
+    from tpuwatch.model import (
+        DaemonStatus,
+        JudgedNode,
+        JudgedQueuedResource,
+        Problems,
+        RestartRecord,
+        ScrapeTarget,
+        View,
+    )
 
 _PAGE_EVENTS = 50
 _LATE_LAUNCHES = 500  # that may show a finding to be over
@@ -241,16 +250,17 @@ class Api:
 
     def nodes(self, query: str) -> NodesDocument:
         """Watched nodes, worst first, and the number of nodes with each verdict."""
-        values = parameters(query, SERVED["nodes"].parameters)
+        values, status = parameters(query, SERVED["nodes"].parameters), self._view.status()
         limit = _limit(values, MAX_NODES)
         watched = self._view.nodes()
         wanted = worst_first(node for node in watched if _is_wanted(node, values))
         counts = Counter(node.judgement.verdict.value for node in watched)
         return NodesDocument(
-            now=self._view.status().now,
+            now=status.now,
             nodes=tuple(map(NodeDocument.of, wanted[:limit])),
+            queued_resources=tuple(map(JudgedQueuedResourceDocument.of, _queued_resources(status, values)[:limit])),
             watched=len(watched),
-            bad=len(present_problems(self._view.status(), (), watched, ()).nodes),
+            bad=len(present_problems(status, (), watched, ()).nodes),
             verdicts=dict(sorted(counts.items(), key=lambda item: rank(item[0]))),
         )
 
@@ -309,6 +319,13 @@ def _target(target: ScrapeTarget) -> TargetDocument:
 def _is_wanted(node: JudgedNode, values: Mapping[str, str]) -> bool:
     """Whether a query asks for the node, by its name, its zone or both."""
     return values.get("node", node.node) == node.node and values.get("zone", node.zone) == node.zone
+
+
+def _queued_resources(status: DaemonStatus, values: Mapping[str, str]) -> list[JudgedQueuedResource]:
+    """Those of the node and the zone that a query asks for."""
+    node, zone = values.get("node"), values.get("zone")
+    found = [one for one in status.queued_resources if zone in (None, one.queued.zone)]
+    return [one for one in found if node is None or node in one.queued.nodes]
 
 
 def _problems(view: View) -> Problems:

@@ -72,8 +72,18 @@ def disagreements(shown: Mapping[str, Shown]) -> Iterator[str]:
     for name in ("status.80", "status.160", "status", "status-v"):
         if shown[name].code != wanted:
             yield f"{name} ends with {shown[name].code} in place of {wanted}"
+    yield from _disagreements_on_nodes(shown)
+
+
+def _disagreements_on_nodes(shown: Mapping[str, Shown]) -> Iterator[str]:
+    watched = decode(NodesDocument, json.loads(shown["api.nodes"].text))
+    # A queued resource has the same state and problem in each view that shows it.
+    for one in watched.queued_resources:
+        for name in ("nodes", "page"):
+            if any(word not in as_read(name, shown[name]) for word in (one.name, one.state, one.problem or "")):
+                yield f"{name} does not show queued resource {one.name} as {one.state}, {one.problem}"
     # What is bad is bad in each view that shows nodes, by the same word.
-    for node in decode(NodesDocument, json.loads(shown["api.nodes"].text)).nodes:
+    for node in watched.nodes:
         for name in ("nodes", "page", "metrics"):
             text = as_read(name, shown[name])
             said = (node.node in text and node.verdict in text) if name != "metrics" else _judged(text, node)

@@ -13,6 +13,7 @@ from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli import nodes
 from tpuwatch.cli.main import main
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Verdict
 
@@ -49,6 +50,52 @@ def test_each_cell_is_one_token_with_the_word_of_the_json(capsys: Capture) -> No
     assert [(cell["VERDICT"], cell["ACTION"]) for cell in cells] == [(n["verdict"], n["action"]) for n in listed]
     assert cells[0]["CLOUD"] == "READY/HEALTHY"
     assert {cell["ACCELERATOR"] for cell in cells} == {"v5litepod-4", "-"}
+
+
+@pytest.fixture
+def queued(view: SampleView) -> SampleView:
+    """A watcher all of whose nodes are well, and with queued resources."""
+    view.watched[:] = [samples.node(), samples.node("next-node", Verdict.STARTING, cloud=None)]
+    ended = samples.queued("dead", "FAILED", QueuedProblem.ENDED, nodes=tuple(f"n{number}" for number in range(9)))
+    found = (ended, samples.queued("next", "WAITING_FOR_RESOURCES"), samples.queued("far", "ACTIVE", zone="eu-b"))
+    view.shown = samples.status(queued_resources=found)
+    return view
+
+
+@pytest.mark.usefixtures("queued")
+def test_queued_resources_stand_under_the_nodes_with_what_to_do(capsys: Capture) -> None:
+    assert main(["nodes"]) == 1  # all nodes are well, and quota is held for nothing
+    _, table, full, *_ = capsys.readouterr().out.split("\n\n")
+    assert [line.split() for line in table.splitlines()] == [
+        ["QUEUED-RESOURCE", "ZONE", "STATE", "AGE", "NODES", "PROBLEM"],
+        ["dead", "us-central2-b", "FAILED", "1d", "n0,n1,n2,+6", "ended"],
+        ["next", "us-central2-b", "WAITING_FOR_RESOURCES", "1d", "next-node", "-"],
+        ["far", "eu-b", "ACTIVE", "1d", "far-node", "-"],
+    ]
+    assert full.splitlines()[:2] == ["Queued resource us-central2-b/dead: ended", "   It is FAILED, which is ended."]
+    assert "gcloud compute tpus queued-resources describe dead" in full
+
+
+@pytest.mark.usefixtures("queued")
+def test_queued_resources_of_a_zone_of_nodes_and_with_problems_alone(capsys: Capture) -> None:
+    def shown(*words: str) -> tuple[int, list[str]]:
+        code = main(["nodes", "--json", *words])
+        return code, [one["name"] for one in json.loads(capsys.readouterr().out)["queued_resources"]]
+
+    assert shown() == (1, ["dead", "next", "far"])
+    assert shown("--problems") == (1, ["dead"])
+    assert shown("next-node") == (0, ["next"])
+    assert shown("train-1") == (0, [])
+    assert shown("--zone", "us-central2-b") == (1, ["dead", "next"])
+
+
+@pytest.mark.usefixtures("queued")
+def test_the_status_names_queued_resources_with_a_problem(capsys: Capture) -> None:
+    assert main(["status"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("1 problem: queued resource us-central2-b/dead is ended\n")
+    assert "Queued resource us-central2-b/dead: ended. It is FAILED, which is ended. What to do:" in printed
+    assert "us-central2-b/next" not in printed
 
 
 @pytest.mark.usefixtures("view")

@@ -77,7 +77,7 @@ def test_all_is_well_and_then_it_is_not(daemon: DaemonProcess, capsys: pytest.Ca
     assert main(["status", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert [(one["cause"], one["over"]) for one in document["findings"]] == [("hbm_oom_compile", False)]
-    assert document["problem_counts"] == {"node": 0, "finding": 1, "signal": 0, "daemon": 0}
+    assert document["problem_counts"] == {"node": 0, "finding": 1, "signal": 0, "daemon": 0, "queued_resource": 0}
     assert daemon.metric('tpuwatch_problems{kind="finding"}') == 1
     assert daemon.metric('tpuwatch_problems{kind="node"}') == 0
     assert document["ready"]

@@ -79,10 +79,32 @@ def test_what_the_configuration_switches_on_is_asked_and_nothing_else(
     wait_for(lambda: set(watching.turns) == ALWAYS | more, "a turn of every loop")
     assert all(loop.fresh for loop in watch.loops.status())
     called = {call.method for call in watching.site.world.calls}
-    assert ("ListNodes" in called) == ("cloud" in more)
+    assert (bool({"ListNodes", "GetNode"} & called)) == ("cloud" in more)
     assert ("GetRuntimeMetric" in called) == ("runtime" in more)
     assert ("ListTimeSeries" in called) == ("monitoring" in more)
     assert watch.problems() == []
+
+
+@pytest.mark.parametrize("mode", ["act", "observe"])
+def test_nodes_beside_the_own_slice_are_listed_only_where_its_queued_resource_may_be_reset(
+    watching: Watching, mode: str
+) -> None:
+    for node in watching.site.world.nodes.values():
+        node.hosts, node.queued_resource = 2, "queue-1"
+    watch = watching.start(cloud={"nodes": []}, restart={"mode": mode, "reset_queued_resource": True})
+
+    def beside() -> set[str]:
+        return {node.name for node in watch.signals.snapshot.beside}
+
+    def polls() -> int:
+        methods = ("GetNode", "ListNodes")
+        return sum(call.code == "OK" and call.method in methods for call in list(watching.site.world.calls))
+
+    wait_for(lambda: polls() > 2, "some polls")
+    if mode == "act":
+        wait_for(lambda: beside() == {"train-2", "train-3"}, "the nodes beside it")
+    listed = {call.method for call in watching.site.world.calls} & {"ListNodes"}
+    assert bool(listed) == bool(beside()) == (mode == "act")
 
 
 def test_a_server_of_models_is_asked_where_the_configuration_has_its_address(watching: Watching) -> None:
@@ -194,7 +216,7 @@ def test_the_first_verdict_waits_for_the_first_words_but_not_for_ever(
     wait_for(lambda: {"judge", "host"} <= set(watching.turns), "the first turns")
     assert watch.judge.nodes == ()
     assert watch.signals.snapshot.identity.project == Known("sim-project", "config")  # so much is known without it
-    assert "ListNodes" not in {call.method for call in watching.site.world.calls}
+    assert not {"ListNodes", "GetNode"} & {call.method for call in watching.site.world.calls}
     assert watching.turns.count("cloud") == watching.turns.count("runtime") == 0  # to wait is no success
     watching.clock.ahead = FIRST_SECONDS + 600
     wake(watch, "cloud")
@@ -293,7 +315,7 @@ def test_a_failure_of_each_signal_is_counted_and_logged_once(
     watching: Watching, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    watching.site.do("fault", method="ListNodes", code="PERMISSION_DENIED", message="no")
+    watching.site.do("fault", method="*Node*", code="PERMISSION_DENIED", message="no")
     watching.site.do("fault", method="metadata", code="UNAVAILABLE")
     watch = watching.start()
     names = {"cloud": "(denied)", "metadata": "(server)"}

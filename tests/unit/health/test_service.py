@@ -16,9 +16,10 @@ from tpuwatch.core.errors import StoreError
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.service import MAX_CHANGES, MAX_CHANGES_SECONDS, OTHERS_SECONDS, JudgeService
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.answers import Answer
-from tpuwatch.model.signals import CloudNode, Identity, Known, Snapshot
-from tpuwatch.model.verdict import Verdict
+from tpuwatch.model.answers import Answer, Problem
+from tpuwatch.model.judged_queued_resource import QueuedProblem
+from tpuwatch.model.signals import CloudNode, Identity, Known, QueuedResource, Snapshot
+from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.store import EventStore
 
 
@@ -105,6 +106,35 @@ def test_a_machine_of_no_node_of_the_api_is_marked_as_such(bench: Bench) -> None
     assert "gke-pool-1" in bench.turn()
     assert [status.in_api for status in bench.judging.nodes if status.own] == [False]
     assert {status.in_api for status in bench.judging.nodes if not status.own} == {True}
+
+
+def test_queued_resources_are_judged_by_the_limit_of_the_configuration(bench: Bench) -> None:
+    old = QueuedResource("q-1", "ACCEPTED", "p", "z", ("n1",), created=bench.clock.time() - 90_000)
+    bench.cloud(own="READY")
+    bench.posted = replace(bench.posted, queued_resources={"z": (old,), "y": ()})
+    bench.turn()
+    assert [one.problem for one in bench.judging.queued_resources] == [QueuedProblem.OVERDUE]
+    assert 'tpuwatch_queued_resource_problems{problem="overdue",zone="z"} 1.0' in bench.metrics.exposition()[0].decode()
+    assert 'tpuwatch_queued_resources{state="ACCEPTED",zone="y"} 0.0' in bench.metrics.exposition()[0].decode()
+    bench.judging.limits.request_wait_seconds = 0.0
+    bench.turn()
+    assert [one.problem for one in bench.judging.queued_resources] == [None]
+
+
+def test_the_queued_resource_stands_for_the_state_of_a_node_that_is_not_listed_alone(bench: Bench) -> None:
+    bench.cloud(own="READY", other="PREEMPTED")
+    now = bench.clock.time()
+    waits = Answer(QueuedResource("q-1", "PROVISIONING"), now, None, tried=now)
+    gone = Answer(None, None, Problem.GONE, "The zone lists no such node.", now)
+    bench.posted = replace(
+        bench.posted, cloud={**bench.posted.cloud, "z/new": gone}, queued={"z/other": waits, "z/new": waits}
+    )
+    bench.turn()
+    shown = {one.node: one.queued and one.queued.state for one in bench.judging.nodes}
+    assert shown == {"own": None, "other": None, "new": "PROVISIONING"}
+    verdicts = {one.node: (one.judgement.verdict, one.judgement.action) for one in bench.judging.nodes}
+    assert verdicts["new"] == (Verdict.STARTING, Action.WAIT)
+    assert verdicts["other"] == (Verdict.PREEMPTED, Action.WAIT)  # it comes back by itself
 
 
 def test_changes_are_stored_and_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

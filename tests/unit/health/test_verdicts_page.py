@@ -10,6 +10,7 @@ import pytest
 from tests.paths import ROOT
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.model.answers import Signal
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 
 PAGE = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
@@ -27,6 +28,7 @@ def rows(heading: str) -> list[list[str]]:
         ("Signals", Signal),
         ("Sources", Source),
         ("Verdicts and their evidence", Verdict),
+        ("Queued resources with a problem", QueuedProblem),
         ("Actions", Action),
         ("Confidence", Confidence),
     ],

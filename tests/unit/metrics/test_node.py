@@ -17,7 +17,17 @@ from tpuwatch.google import storage as storage_module
 from tpuwatch.libtpu import metrics_proto
 from tpuwatch.metrics import cloud_monitoring, node
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Chip, Host, Maintenance, Notices, QueuedResource, Runtime, RuntimePort
+from tpuwatch.model.judged_queued_resource import QueuedProblem
+from tpuwatch.model.signals import (
+    QUEUED_STATES,
+    Chip,
+    Host,
+    Maintenance,
+    Notices,
+    QueuedResource,
+    Runtime,
+    RuntimePort,
+)
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.restart import cloud_api
@@ -205,6 +215,45 @@ def test_five_thousand_nodes_are_rendered_soon_and_leanly() -> None:
     seconds = time.process_time() - before
     assert body.count(b'"train-') == 20_000
     assert seconds < 2.0  # 0.1 s measured
+
+
+# -- queued resources
+
+
+def queued_series(metrics: Metrics) -> dict[str, float]:
+    """Those of queued resources, as they are written."""
+    lines = metrics.exposition()[0].decode().splitlines()
+    found = (line.rpartition(" ") for line in lines if line.startswith("tpuwatch_queued_resource"))
+    return {key.removeprefix("tpuwatch_queued_resource"): float(value) for key, _, value in found}
+
+
+def test_queued_resources_count_by_zone_state_and_problem() -> None:
+    metrics = new()
+    assert queued_series(metrics) == {}
+    failed = samples.queued("q-1", "FAILED", QueuedProblem.ENDED)
+    found = [failed, failed, samples.queued("q-3", "STATE_17"), samples.queued("q-4", "", QueuedProblem.NOT_FOUND)]
+    zones = ["eu-b", "us-central2-b"]
+    metrics.node.set_queued_resources(found, zones)
+    expected = {
+        f's{{state="{state}",zone="{zone}"}}': 0.0 for zone in zones for state in (*QUEUED_STATES, node.OTHER)
+    } | {f'_problems{{problem="{one.value}",zone="{zone}"}}': 0.0 for zone in zones for one in QueuedProblem}
+    assert queued_series(metrics) == expected | {
+        's{state="FAILED",zone="us-central2-b"}': 2,
+        's{state="other",zone="us-central2-b"}': 1,
+        '_problems{problem="ended",zone="us-central2-b"}': 2,
+        '_problems{problem="not_found",zone="us-central2-b"}': 1,
+    }
+    metrics.node.set_queued_resources([], [])
+    assert queued_series(metrics) == {}
+
+
+def test_of_those_that_wait_the_oldest_have_a_series() -> None:
+    metrics = new()
+    waiting = [samples.queued(f"q-{number}", "ACCEPTED", created=1000.0 + number) for number in range(100)]
+    others = [samples.queued("active", "ACTIVE", created=1.0), samples.queued("when", "CREATING", created=None)]
+    metrics.node.set_queued_resources([*waiting[::-1], *others], [])
+    name = '_waiting_since_timestamp_seconds{queued_resource="q-%d",zone="us-central2-b"}'
+    assert queued_series(metrics) == {name % age: 1000 + age for age in range(node.MAX_WAITING)}
 
 
 # -- who is asked

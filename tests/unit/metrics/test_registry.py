@@ -42,6 +42,8 @@ UNITLESS = {  # gauges that count things or say yes or no
     "process_max_fds",
     "tpuwatch_node_state",
     "tpuwatch_queued_resource_state",
+    "tpuwatch_queued_resources",
+    "tpuwatch_queued_resource_problems",
     "tpuwatch_node_health",
     "tpuwatch_slice_workers",
     "tpuwatch_slice_culprit",
@@ -84,6 +86,7 @@ def filled() -> Metrics:
     metrics.node.set_nodes(
         [replace(given.node(), slice=given.slice_of_four()), given.node("train-3", judgement=out_of_sight), awaited]
     )
+    metrics.node.set_queued_resources([given.queued("queue-1", "PROVISIONING")], ["us-central2-b"])
     metrics.node.set_runtime(given.runtime())
     metrics.node.set_runtime_response_pending(lambda: {8431: 0.5})
     metrics.node.set_host(given.host())
@@ -147,7 +150,21 @@ def test_every_family_is_named_and_explained_for_an_operator() -> None:
 def test_labels_have_only_the_declared_names() -> None:
     labels = {name for family in parse_text(scrape(filled())) for sample in family.samples for name in sample.labels}
     tuning = {"variable", "direction"}
-    own = {"cause", "outcome", "severity", "state", "reason", "loop", "kind", "code", "version", "python", "le"}
+    own = {
+        "cause",
+        "outcome",
+        "severity",
+        "state",
+        "reason",
+        "loop",
+        "kind",
+        "code",
+        "version",
+        "python",
+        "le",
+        "problem",
+        "queued_resource",
+    }
     assert (
         labels
         == own

@@ -12,6 +12,7 @@ from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import EXEC, Event, Finding
 from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
@@ -55,7 +56,7 @@ def problems(
 def test_another_node_counts_as_the_own_one_does(verdict: Verdict) -> None:
     own = problems(status=samples.watching(verdict))
     other = problems(status=samples.watching(), nodes=[samples.node(), samples.node("train-2", verdict)])
-    assert own.counts == other.counts == {"node": 1, "finding": 0, "daemon": 0, "signal": 0}
+    assert own.counts == other.counts == {"node": 1, "finding": 0, "daemon": 0, "signal": 0, "queued_resource": 0}
     assert own.headline == f"1 problem: train-1 is {verdict.value}"
     assert other.headline == f"1 problem: us-central2-b/train-2 is {verdict.value}"
 
@@ -85,6 +86,15 @@ def test_all_kinds_stand_in_the_headline() -> None:
     assert found.headline == "4 problems: us-central2-b/bad-0 is node_stuck, 2 findings, tpuwatch is not ready"
 
 
+def test_a_queued_resource_with_a_problem_is_one() -> None:
+    found = [samples.queued("q-1", "FAILED", QueuedProblem.ENDED), samples.queued("q-2", "ACTIVE")]
+    one = problems(status=samples.status(queued_resources=found))
+    assert (one.counts["queued_resource"], one.queued_resources) == (1, (found[0],))
+    assert one.headline == "1 problem: queued resource us-central2-b/q-1 is ended"
+    two = problems(status=samples.status(queued_resources=[found[0], found[0]]))
+    assert two.headline == "2 problems: 2 queued resources have problems"
+
+
 def test_what_is_unknown_is_no_problem_and_is_not_well() -> None:
     assert problems().headline == "Nothing is wrong"
     found = problems(status=samples.watching(Verdict.UNKNOWN))
@@ -103,7 +113,7 @@ def test_one_cause_for_which_many_nodes_are_out_of_sight_is_one_problem() -> Non
     stuck = [out_of_sight(f"bad-{number}", Verdict.NODE_STUCK) for number in range(18)]
     unknown = [out_of_sight(f"good-{number}", Verdict.UNKNOWN) for number in range(9)]
     found = problems(nodes=[samples.node(), *stuck, *unknown])
-    assert found.counts == {"node": 18, "finding": 0, "daemon": 0, "signal": 1}
+    assert found.counts == {"node": 18, "finding": 0, "daemon": 0, "signal": 1, "queued_resource": 0}
     (spot,) = found.blind_spots
     assert (spot.signal, spot.problem, spot.last_known, spot.unknown) == (Signal.CLOUD, Problem.DENIED, 18, 9)
     assert found.headline == ("19 problems: 18 of 28 nodes are bad (last known), the signal cloud fails (denied)")

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud
 from tpuwatch.google import tpu_client
 from tpuwatch.model.answers import Problem
-from tpuwatch.model.signals import Identity, Known, QueuedResource
+from tpuwatch.model.signals import Identity, Known
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 
@@ -30,7 +30,7 @@ def test_it_reports_the_own_node(cloud: Cloud, watch: Any) -> None:
     assert (node.project, node.zone, node.state, node.health) == (PROJECT, ZONE, "READY", "HEALTHY")
     assert (node.hosts, node.spot, node.queued_resource) == (2, True, "queue-1")
     assert set(watcher.signal.answers) == {f"{ZONE}/train-1"}
-    assert watcher.counts == {("ListNodes", "OK"): 1}
+    assert watcher.counts == {("GetNode", "OK"): 1}
 
 
 def test_one_call_per_zone_and_poll_however_many_nodes_are_watched(cloud: Cloud, watch: Any) -> None:
@@ -52,7 +52,7 @@ def test_every_page_is_a_call_and_counted(cloud: Cloud, watch: Any) -> None:
         cloud.add(f"train-{n}")
     watcher = watch(node="", nodes=("*",))
     assert len(watcher.ask().value or ()) == 10
-    assert watcher.counts == {("ListNodes", "OK"): 4}
+    assert watcher.counts == {("ListNodes", "OK"): 4, ("ListQueuedResources", "OK"): 1}
     assert len(listed(cloud)) == 4
 
 
@@ -76,7 +76,7 @@ def test_a_page_that_fails_voids_the_list(cloud: Cloud, watch: Any) -> None:
     cloud.world.faults.set(InjectedFault(method="ListNodes", times=1))  # lets the first page pass
     answer = watcher.next()
     assert answer.problem is Problem.SERVER
-    assert watcher.counts == {("ListNodes", "OK"): 3, ("ListNodes", "UNAVAILABLE"): 1}
+    assert watcher.counts == {("ListNodes", "OK"): 3, ("ListNodes", "UNAVAILABLE"): 1, ("ListQueuedResources", "OK"): 1}
     assert answer.value == good.value
     assert watcher.answer("train-4").value is not None
 
@@ -86,7 +86,7 @@ def test_changed_is_when_it_was_first_seen_so(cloud: Cloud, watch: Any) -> None:
     watcher = watch()
     watcher.ask()
     first = watcher.node().changed
-    cloud.world.faults.set(InjectedFault(method="ListNodes", code="INTERNAL", times=1))
+    cloud.world.faults.set(InjectedFault(method="GetNode", code="INTERNAL", times=1))
     for problem in (Problem.SERVER, None):  # a fault in between makes no difference
         assert watcher.next().problem is problem
         assert watcher.node().changed == first
@@ -172,7 +172,7 @@ def test_nodes_without_a_name_are_a_fault_not_gone(cloud: Cloud, watch: Any) -> 
     cloud.add()
     watcher = watch()
     watcher.ask()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", drop=("name",)))
+    cloud.world.faults.set(InjectedFault(method="GetNode", drop=("name",)))
     assert watcher.next().problem is Problem.SERVER
     assert watcher.answer().problem is Problem.SERVER
     assert watcher.node().state == "READY"
@@ -187,7 +187,8 @@ def test_the_queued_resource_of_a_gone_node_is_reported(cloud: Cloud, watch: Any
     cloud.world.remove(node.path)
     watcher.next()
     assert "Its queued resource queue-1 is SUSPENDED." in watcher.answer().detail
-    assert watcher.signal.queued[f"{ZONE}/train-1"].value == QueuedResource("queue-1", "SUSPENDED")
+    queued = watcher.signal.queued[f"{ZONE}/train-1"].value
+    assert (queued.name, queued.state) == ("queue-1", "SUSPENDED")
     began = cloud.clock.time()
     while cloud.clock.time() < began + 400:
         watcher.next()
@@ -222,15 +223,16 @@ def test_queued_resources_are_listed_for_each_node_that_goes_missing(cloud: Clou
     first, second = (cloud.add(name, queued_resource=f"queue-{name}") for name in ("train-1", "train-2"))
     watcher = watch(nodes=("train-2",))
     watcher.ask()
+    assert watcher.counts["ListQueuedResources", "OK"] == 1  # others than the own one are watched
     for node in (first, second):
         cloud.add(f"{node.name}-sister", queued_resource=node.queued_resource, state="CREATING")
         cloud.world.remove(node.path)
         watcher.next()
     states = {label: answer.value and answer.value.state for label, answer in watcher.signal.queued.items()}
     assert states == {f"{ZONE}/train-1": "PROVISIONING", f"{ZONE}/train-2": "PROVISIONING"}
-    assert watcher.counts["ListQueuedResources", "OK"] == 2
+    assert watcher.counts["ListQueuedResources", "OK"] == 3
     watcher.next()
-    assert watcher.counts["ListQueuedResources", "OK"] == 2
+    assert watcher.counts["ListQueuedResources", "OK"] == 3
 
 
 def test_the_alpha_reports_maintenance(cloud: Cloud, watch: Any) -> None:
@@ -255,12 +257,12 @@ def test_without_the_alpha_v2_is_used_and_reported(
     assert watcher.ask().problem is None
     assert "v2alpha1 of the Cloud TPU API is not available" in caplog.text
     watcher.next()
-    assert watcher.counts == {("ListNodes", code): 1, ("ListNodes", "OK"): 2}
+    assert watcher.counts == {("GetNode", code): 1, ("GetNode", "OK"): 2}
 
 
 def test_what_fails_in_both_versions_is_not_blamed_on_the_alpha(cloud: Cloud, watch: Any) -> None:
     cloud.add()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", code="PERMISSION_DENIED"))
+    cloud.world.faults.set(InjectedFault(method="*Node*", code="PERMISSION_DENIED"))
     watcher = watch(use_v2alpha1=True)
     assert watcher.ask().problem is Problem.DENIED
     cloud.world.faults.clear()

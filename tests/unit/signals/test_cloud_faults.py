@@ -54,7 +54,7 @@ def test_half_open_connections_cost_the_deadline_and_are_given_up(cloud: Cloud, 
     cleared = cloud.clock.time()
     assert watcher.next().problem is None
     assert cloud.clock.time() - cleared <= 5.0
-    assert watcher.counts == {("ListNodes", "OK"): 2, ("ListNodes", "DEADLINE_EXCEEDED"): 2}
+    assert watcher.counts == {("GetNode", "OK"): 2, ("GetNode", "DEADLINE_EXCEEDED"): 2}
 
 
 def test_retry_after_holds_back_this_zone_only(cloud: Cloud, watch: Any) -> None:
@@ -83,7 +83,7 @@ def test_retry_after_holds_back_this_zone_only(cloud: Cloud, watch: Any) -> None
 
 def test_throttled_without_a_time_waits_an_interval_at_least(cloud: Cloud, watch: Any) -> None:
     cloud.add()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", code="RESOURCE_EXHAUSTED"))
+    cloud.world.faults.set(InjectedFault(method="GetNode", code="RESOURCE_EXHAUSTED"))
     watcher = watch()
     assert watcher.ask().problem is Problem.THROTTLED
     assert watcher.signal.due_in >= 30.0
@@ -91,7 +91,7 @@ def test_throttled_without_a_time_waits_an_interval_at_least(cloud: Cloud, watch
 
 def test_the_breaker_opens_makes_single_trials_and_closes(cloud: Cloud, watch: Any) -> None:
     cloud.add()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", code="UNAVAILABLE"))
+    cloud.world.faults.set(InjectedFault(method="GetNode", code="UNAVAILABLE"))
     watcher = watch()
     watcher.ask()
     assert watcher.signal.breaker_notice == ""
@@ -99,12 +99,12 @@ def test_the_breaker_opens_makes_single_trials_and_closes(cloud: Cloud, watch: A
         watcher.next()
     assert "circuit breaker is open" in watcher.signal.breaker_notice
     assert "circuit breaker is open" in watcher.answer().detail
-    before = len(listed(cloud))
+    before = len(listed(cloud, "GetNode"))
     for _ in range(5):
         watcher.ask()  # not due: held back
-    assert len(listed(cloud)) == before
+    assert len(listed(cloud, "GetNode")) == before
     watcher.next()
-    assert len(listed(cloud)) == before + 1
+    assert len(listed(cloud, "GetNode")) == before + 1
     cloud.world.faults.clear()
     assert watcher.signal.due_in <= 30.0
     assert watcher.next().problem is None

@@ -14,8 +14,9 @@ from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.errors import ApiError, ApiFault
 from tpuwatch.google.tpu_node import NodeConverter
 from tpuwatch.model.answers import Problem
-from tpuwatch.model.signals import Identity, Known, QueuedResource
-from tpuwatch.signals.cloud import CloudZone, Watch, watches
+from tpuwatch.model.signals import Identity, Known
+from tpuwatch.signals.cloud import CloudZone
+from tpuwatch.signals.watch import Watch, watches
 
 PARENT = "projects/lab/locations/us-a/nodes/"
 QUEUES = "projects/lab/locations/us-a/queuedResources/"
@@ -147,7 +148,9 @@ def test_of_two_queued_resources_of_a_node_the_one_that_waits_counts(state: str,
     zone = CloudZone(watch("n1"), interval=30, clock=ManualClock(), rng=random.Random(1))
     zone.poll(service)  # type: ignore[arg-type]
     ((label, answer),) = zone.queued()
-    assert (label, answer.value) == ("us-a/n1", QueuedResource("new", state))
+    assert label == "us-a/n1"
+    assert answer.value is not None
+    assert (answer.value.name, answer.value.state, answer.value.nodes) == ("new", state, ("n1", "n2"))
     (listed,) = (answer for _, answer in zone.answers())
     assert f"Its queued resource new is {state}." in listed.detail
     assert "Check the name" not in listed.detail

@@ -72,6 +72,13 @@ def test_the_state(site: Site) -> None:
         ),
         ("POST", "/node/a", {"do": "set", "state": 42}, {"do": "set", "node": "a", "state": 42}),
         ("POST", "/launch", {"launch": "healthy"}, {"do": "launch", "launch": "healthy"}),
+        (
+            "POST",
+            "/queued-resource/q-1",
+            {"state": "ACTIVE"},
+            {"do": "queued_resource", "name": "q-1", "state": "ACTIVE"},
+        ),
+        ("POST", "/fault", {"omit": ["train-*"]}, {"do": "fault", "omit": ("train-*",)}),
     ],
 )
 def test_actions_arrive(site: Site, method: str, path: str, body: object, action: dict[str, Any]) -> None:
@@ -99,6 +106,8 @@ def test_actions_arrive(site: Site, method: str, path: str, body: object, action
         ("/node/a", {"do": "fault"}, 400, "do must be one of"),
         ("/node/a", {"do": "hang", "node": "b"}, 400, "node has no place here"),
         ("/node/", {"do": "hang"}, 400, 'node cannot be ""; give a node\'s name'),
+        ("/queued-resource/q-1", {"state": "WAITING"}, 400, "state cannot be"),
+        ("/queued-resource/q-1", {}, 400, "state"),
         ("/node/nobody", {"do": "hang"}, 409, "there is no node nobody"),
         ("/lanch", {}, 404, "there is no POST /lanch; there are GET /state, POST /fault"),
     ],

@@ -14,6 +14,7 @@ from tpuwatch.model.causes import Cause
 from tpuwatch.model.documents.status import StatusDocument
 from tpuwatch.model.events import Event, Finding, Remedy
 from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.judged_queued_resource import JudgedQueuedResource, QueuedProblem
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import present_problems
 from tpuwatch.model.signals import (
@@ -24,6 +25,7 @@ from tpuwatch.model.signals import (
     Identity,
     Known,
     Maintenance,
+    QueuedResource,
     Runtime,
     RuntimePort,
     Symptom,
@@ -120,6 +122,18 @@ def status(**changes: object) -> DaemonStatus:
 
 
 PROBLEM = FileProblem("/tmp/tpu_logs/tpu_driver.x", "permission is denied")  # noqa: S108 # where libtpu writes
+
+
+def queued(name: str, state: str, problem: QueuedProblem | None = None, **changes: object) -> JudgedQueuedResource:
+    """A queued resource of a node, with what is wrong with it."""
+    resource = QueuedResource(
+        name, state, "acme", "us-central2-b", (f"{name}-node",), created=NOW - 86_400.0, detail="No `capacity` <here>"
+    )
+    one = JudgedQueuedResource(replace(resource, **changes), problem)  # type: ignore[arg-type] # tests name fields
+    if problem is None:
+        return one
+    step = Remedy(f"Look at it: `gcloud compute tpus queued-resources describe {name}`", "https://docs.example.org/q")
+    return replace(one, summary=f"It is {state}, which is {problem.value}.", remedy=(step,))
 
 
 def judgement(verdict: Verdict = Verdict.HEALTHY, **changes: object) -> Judgement:

@@ -21,6 +21,7 @@ from tpuwatch.metrics import Metrics
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.documents.logs import DiagnosisDocument, EventDocument
 from tpuwatch.model.events import Place
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.probe import Probe, ProbeVerdict
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
@@ -158,6 +159,10 @@ WATCHING = samples.watching(
     last_launch=FAILED,
     host_name="t1v-n-1",
     watches_others=True,
+    queued_resources=(
+        samples.queued("request", "FAILED", QueuedProblem.ENDED, initiator="SERVICE", valid_until=NOW),
+        samples.queued("next", "WAITING_FOR_RESOURCES", spot=True),
+    ),
 )
 FINDINGS = [
     samples.finding(count=3),

@@ -13,6 +13,7 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.core.errors import StoreError
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.status import ScrapeTarget
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.web.routes import Response, Routes, error_response
@@ -94,10 +95,26 @@ def test_documents() -> None:
         "now": "2026-11-20T13:44:14.250Z",
         "now_epoch": samples.NOW,
         "nodes": [],
+        "queued_resources": [],
         "watched": 0,
         "bad": 0,
         "verdicts": {},
     }
+
+
+def test_queued_resources_of_a_node_and_of_a_zone() -> None:
+    found = (samples.queued("a", "ACTIVE"), samples.queued("b", "FAILED", QueuedProblem.ENDED, zone="eu-b"))
+    site = Site(SampleView(samples.status(queued_resources=found)))
+
+    def names(query: str) -> list[str]:
+        return [one["name"] for one in site.document(f"/api/v1/nodes?{query}")["queued_resources"]]
+
+    assert names("limit=5") == ["a", "b"]
+    assert names("limit=1") == ["a"]
+    assert names("zone=eu-b") == ["b"]
+    assert names("node=a-node") == ["a"]
+    assert names("node=a-node&zone=eu-b") == []
+    assert [one["name"] for one in site.document("/api/v1/status")["queued_resources"]] == ["b"]
 
 
 def test_targets_are_in_the_form_of_prometheus_discovery_by_http() -> None:

@@ -16,6 +16,7 @@ from tpuwatch.core.loop import LoopStatus
 from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.events import CauseConfidence, Remedy
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Attempt, Phase, Target
@@ -152,6 +153,13 @@ def pages_of_fleets() -> Iterator[str]:
     for query in ({}, {"page": "2"}, {"find": "nobody"}, {"verdict": "gone", "zone": "us-east5-b", "sort": "node"}):
         yield page.render(samples.status(), [], [], [], fleet, fleet=FleetQuery.parse(query))
     yield page.render(samples.status(), [], [], [], [samples.node("alone")])
+    many = tuple(f"n-{number}" for number in range(9))
+    queued = (
+        samples.queued("ended", "FAILED", QueuedProblem.ENDED, nodes=many),
+        samples.queued("lost", "", QueuedProblem.NOT_FOUND, created=None),
+        *(samples.queued(f"q-{number}", "ACCEPTED") for number in range(30)),
+    )
+    yield page.render(samples.status(queued_resources=queued), [], [], [])
 
 
 def pages_about_one_node() -> Iterator[str]:

@@ -165,14 +165,16 @@ def nodes(environment: Environment) -> Iterator[Result]:
         if zone.problem is not None:
             yield unknown(f"Whether the nodes of {zone.watch.where} exist is unknown without the API.")
             continue
-        missing = sorted(zone.watch.names - zone.names)
+        for name, queued in zone.awaited.items():
+            yield ok(f"Node {cut(name)} does not exist yet: its queued resource {queued.name} is {queued.state}.")
+        missing = sorted(zone.watch.names - zone.names - zone.awaited.keys())
         for name in missing:
             near = difflib.get_close_matches(name, zone.names, 1)
             yield _no_node(zone, f"no node {cut(name)}", f" Is {cut(near[0])} meant?" if near else "")
-        empty = not any(zone.watch.has(name) for name in zone.names)
+        empty = not any(zone.watch.has(name) for name in (*zone.names, *zone.awaited))
         if zone.watch.patterns and empty:
             yield _no_node(zone, "no node that the patterns under [cloud] match")
-        if not missing and not empty:
+        if not missing and not empty and not zone.awaited:
             yield ok(f"{len(zone.names)} nodes are in {zone.watch.where}, including all watched ones.")
 
 

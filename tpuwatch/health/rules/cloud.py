@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import clean, length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import Cpu
-from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action, suspect
+from tpuwatch.health.proposal import OF_THE_NODE, Proposal, after_queued, node_action, suspect
 from tpuwatch.model import (
     BAD_HEALTH,
     FORGEABLE,
@@ -27,7 +27,7 @@ from tpuwatch.model import (
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
-    from tpuwatch.model import Maintenance, QueuedResource, Reason
+    from tpuwatch.model import Maintenance, Reason
 
 COMING_UP: Final = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "UNHIDING"})
 TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
@@ -64,6 +64,8 @@ def taken(facts: Facts) -> Proposal | None:
         return _save_first(Verdict.PREEMPTED, "The node is being preempted: it goes away within seconds.", reasons)
     action, steps = node_action(facts)
     summary = "The node was taken away; it cannot be started again and has to be recreated."
+    if facts.queued is not None and facts.queued.waits:
+        summary = f"The node was taken away; its queued resource {facts.queued.name} is {facts.queued.state}."
     return Proposal(Verdict.PREEMPTED, Confidence.HIGH, action, summary, reasons, steps)
 
 
@@ -176,7 +178,7 @@ def gone(facts: Facts) -> Proposal | None:
     name = clean(last.queued_resource, 63)
     if queued is not None:
         summary = f"The node does not exist any more: its queued resource {queued.name} is {queued.state}."
-        steps = _after(queued)
+        steps = after_queued(queued)
     elif not name:
         steps = (RemedyStep.CREATE,)
     elif facts.knows_queue:
@@ -203,12 +205,7 @@ def awaited(facts: Facts, reasons: tuple[Reason, ...]) -> Proposal | None:
         return Proposal(Verdict.STARTING, Confidence.HIGH, Action.WAIT, summary, reasons, steps)
     summary = f"The zone lists no node of this name: its queued resource {queued.name} is {queued.state}."
     verdict, confidence = (Verdict.GONE, Confidence.MEDIUM) if queued.ended else (Verdict.UNKNOWN, Confidence.LOW)
-    return Proposal(verdict, confidence, Action.MANUAL, summary, reasons, _after(queued))
-
-
-def _after(queued: QueuedResource) -> tuple[RemedyStep, ...]:
-    """The steps where it does not wait. Its state may have changed since: it is looked at before it is deleted."""
-    return (RemedyStep.DESCRIBE_QUEUED, *(RECREATE_QUEUED if queued.ended else ()))
+    return Proposal(verdict, confidence, Action.MANUAL, summary, reasons, after_queued(queued))
 
 
 def node_stuck(facts: Facts) -> Proposal | None:

@@ -12,14 +12,16 @@ from tpuwatch.model.documents.words import (
     KindWord,
     PeerWord,
     ProblemWord,
+    QueuedProblemWord,
     SignalWord,
     SourceWord,
     VerdictWord,
 )
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.judged_node import JudgedNode
+from tpuwatch.model.judged_queued_resource import JudgedQueuedResource
 from tpuwatch.model.labels import node_label
-from tpuwatch.model.signals import CloudNode, Peer, QueuedResource
+from tpuwatch.model.signals import CloudNode, Peer
 from tpuwatch.model.slices import PeerState, Slice, Worker
 
 
@@ -214,11 +216,55 @@ class SliceDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedResourceDocument:
+    """A queued resource as the Cloud TPU API shows it."""
+
+    name: str
+    state: str
+    project: str = ""
+    zone: str = ""
+    nodes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    spot: bool = False
+    initiator: str = ""
+    detail: str = ""
+    created: Time | None = None
+    valid_until: Time | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedQueuedResourceDocument(QueuedResourceDocument):
+    """A queued resource that makes, made or names a watched node, and its problem."""
+
+    waits: bool
+    problem: QueuedProblemWord | None
+    summary: str
+    remedy: tuple[Remedy, ...]
+
+    @classmethod
+    def of(cls, judged: JudgedQueuedResource) -> "JudgedQueuedResourceDocument":
+        """As it was judged last."""
+        return like(
+            cls,
+            judged.queued,
+            waits=judged.queued.waits,
+            problem=judged.problem,
+            summary=judged.summary,
+            remedy=judged.remedy,
+        )
+
+    @property
+    def label(self) -> str:
+        """What identifies it among all that concern watched nodes."""
+        return node_label(self.zone, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDocument(NodeVerdictDocument):
     """A watched node."""
 
     cloud: CloudNodeDocument | None
-    queued_resource: QueuedResource | None = None
+    queued_resource: QueuedResourceDocument | None = None
     peer: PeerDocument | None
     slice: SliceDocument | None = None
 
@@ -230,7 +276,7 @@ class NodeDocument(NodeVerdictDocument):
             node.judgement,
             **_verdict_parts(node),
             cloud=CloudNodeDocument.of(node.cloud) if node.cloud else None,
-            queued_resource=node.queued,
+            queued_resource=node.queued and like(QueuedResourceDocument, node.queued),
             peer=PeerDocument.of(node.peer) if node.peer else None,
             slice=SliceDocument.of(node.slice) if node.slice else None,
         )
@@ -242,6 +288,7 @@ class NodesDocument:
 
     now: Time
     nodes: tuple[NodeDocument, ...]
+    queued_resources: tuple[JudgedQueuedResourceDocument, ...] = ()
     watched: int
     bad: int
     verdicts: Mapping[str, int]

@@ -13,7 +13,7 @@ from tpuwatch.model.documents.machine import (
     SignalStatusDocument,
     TrainingLoopDocument,
 )
-from tpuwatch.model.documents.nodes import NodeDocument, NodeVerdictDocument
+from tpuwatch.model.documents.nodes import JudgedQueuedResourceDocument, NodeDocument, NodeVerdictDocument
 from tpuwatch.model.documents.tune import TuneDocument
 from tpuwatch.model.documents.words import ProblemWord, SignalWord
 from tpuwatch.model.signals import Identity
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # it takes restarts with it, which no command that shows the 
 
 _MAX_LOOPS: Final = 20
 _WORKLOADS: Final = 10
+_MAX_QUEUED: Final = 20  # queued resources with a problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class StatusDocument:
     watched_nodes: int
     unknown_nodes: int
     blind_spots: tuple[BlindSpotDocument, ...] = ()
+    queued_resources: tuple[JudgedQueuedResourceDocument, ...] = ()
 
     @classmethod
     def of(cls, status: DaemonStatus, found: "Problems", restarts: Sequence[str]) -> "StatusDocument":
@@ -119,6 +121,7 @@ class StatusDocument:
             watched_nodes=found.watched,
             unknown_nodes=len(found.unknown),
             blind_spots=tuple(like(BlindSpotDocument, one) for one in found.blind_spots),
+            queued_resources=tuple(map(JudgedQueuedResourceDocument.of, found.queued_resources[:_MAX_QUEUED])),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from tpuwatch.core import Words
 from tpuwatch.model.causes import Cause
+from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.slices import PeerState
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
@@ -16,6 +17,7 @@ CauseWord = Annotated[str, Words(Cause)]
 ConfidenceWord = Annotated[str, Words(Confidence)]
 KindWord = Annotated[str, Words(WorkloadKind)]
 ProblemWord = Annotated[str, Words(Problem)]
+QueuedProblemWord = Annotated[str, Words(QueuedProblem)]
 SignalWord = Annotated[str, Words(Signal)]
 SourceWord = Annotated[str, Words(Source)]
 VerdictWord = Annotated[str, Words(Verdict)]

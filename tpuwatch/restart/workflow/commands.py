@@ -49,6 +49,8 @@ def recreate(target: Target, queued_resource: str = "") -> str:
     if queued_resource:
         queued = _quoted(queued_resource)
         return (
+            f"look first at its queued resource: `{_TPUS} queued-resources describe {queued} {where}`. Leave it alone "
+            "while it is ACCEPTED, CREATING, PROVISIONING or WAITING_FOR_RESOURCES. Else "
             f"`{_TPUS} queued-resources delete {queued} --force {where}`, then `{_TPUS} queued-resources create "
             f"{queued} --node-id={node} {where} --accelerator-type=TYPE --runtime-version=VERSION`"
         )

@@ -31,6 +31,7 @@ class InjectedFault:
     wrong_enum: bool = False  # states and health with numbers that no enum has
     stale_seconds: float = 0.0  # nodes and operations are shown as they were then; see World.rewound
     drop: tuple[str, ...] = ()  # fields that are left out of nodes
+    omit: tuple[str, ...] = ()  # nodes that are missing from lists: names, or patterns
     share: float = 1.0  # of the calls
     times: int | None = None  # number of calls that it affects; None: until it is cleared
     until: float | None = None  # the world's time at which it ends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -173,10 +174,18 @@ def _abort(context: Any, error: ServiceError, service: str) -> None:
 
 
 def _distorted(message: Any, fault: InjectedFault) -> Any:
-    """The response without the fields that the fault drops, and with unknown enum numbers."""
+    """The response without the nodes and fields that the fault leaves out, and with unknown enum numbers."""
+    if fault.omit and hasattr(message, "nodes"):
+        kept = [node for node in message.nodes if not _is_omitted(node.name, fault)]
+        del message.nodes[:]
+        message.nodes.extend(kept)
     if fault.drop or fault.wrong_enum:
         _distort(message, frozenset(fault.drop), wrong_enum=fault.wrong_enum)
     return message
+
+
+def _is_omitted(path: str, fault: InjectedFault) -> bool:
+    return any(fnmatchcase(path.rpartition("/")[2], pattern) for pattern in fault.omit)
 
 
 def _distort(message: Any, drop: frozenset[str], *, wrong_enum: bool) -> None:

@@ -1,4 +1,4 @@
-"""Simulated nodes with their workers' workloads."""
+"""Simulated nodes with their workers' workloads, and the requests for them."""
 
 from __future__ import annotations
 
@@ -106,6 +106,20 @@ class SimNode:
     def alive(self) -> bool:
         """Whether the guest runs and answers."""
         return not self.hangs and self.state not in _DOWN
+
+
+@dataclass(slots=True)
+class QueuedRequest:
+    """A queued resource that a scenario describes. It exists without nodes too."""
+
+    path: str  # projects/P/locations/Z/queuedResources/Q
+    state: str  # the name of the API's enum
+    created: float
+    spot: bool = False
+    initiator: str = ""  # USER or SERVICE
+    error: str = ""  # why it FAILED
+    valid_until: float | None = None
+    awaited: list[SimNode] = field(default_factory=list)  # nodes that it makes when it becomes ACTIVE
 
 
 def shape_of(accelerator_type: str) -> tuple[int, int, int]:

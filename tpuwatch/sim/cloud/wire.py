@@ -12,7 +12,7 @@ from google.protobuf import empty_pb2
 
 from tpuwatch.core import code_number
 from tpuwatch.sim.cloud.metadata_tree import address
-from tpuwatch.sim.cloud.nodes import SimNode
+from tpuwatch.sim.cloud.nodes import QueuedRequest, SimNode
 
 if TYPE_CHECKING:
     from tpuwatch.model import Maintenance
@@ -35,6 +35,7 @@ class ApiVersion:
         self._health = _numbers(self._node, "Health")
         self._symptoms = _numbers(self.message("Symptom"), "SymptomType")
         self._queued_states = _numbers(self.message("QueuedResourceState"), "State")
+        self._initiators = _numbers(self.message("QueuedResourceState"), "StateInitiator")
         self._api_version = _numbers(self._node, "ApiVersion")["V2" if version == "v2" else "V2_ALPHA1"]
 
     def message(self, name: str) -> Any:
@@ -91,7 +92,15 @@ class ApiVersion:
             shown.accelerator_type, shown.runtime_version = node.accelerator_type, node.runtime_version
         (message.spot if resource.spot else message.guaranteed).SetInParent()
         message.state.state = self._queued_states[resource.state]
+        if resource.request is not None:
+            self._fill_request(message, resource.request)
         return message
+
+    def _fill_request(self, message: Any, request: QueuedRequest) -> None:
+        _set_time(message.queueing_policy.valid_until_time, request.valid_until)
+        message.state.state_initiator = _number(request.initiator, self._initiators)
+        if request.error:
+            message.state.failed_data.error.message = request.error
 
     def operation(self, operation: SimOperation, *, common_metadata: bool, result: Any | None) -> Any:
         """An operation; `result` is the message that a finished one carries, None for an empty one.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tpuwatch.model import Maintenance
 from tpuwatch.sim.cloud.faults import Faults
-from tpuwatch.sim.cloud.nodes import SimNode, Workload
+from tpuwatch.sim.cloud.nodes import QueuedRequest, SimNode, Workload
 from tpuwatch.sim.cloud.operations import SimOperation
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class World:
         self.faults = Faults(clock, random.Random(self.rng.random()))  # noqa: S311
         self.nodes: dict[str, SimNode] = {}  # by resource name
         self.operations: dict[str, SimOperation] = {}  # by resource name, the oldest first
+        self.requests: dict[str, QueuedRequest] = {}  # queued resources that are described, by resource name
         self.timing = Timing()
         # Places for further nodes in a zone; one that is not here has as many as are asked for. A node that stops gives
         # its place away: with 0 no node of the zone starts or is created.

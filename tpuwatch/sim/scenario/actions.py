@@ -12,7 +12,7 @@ from pydantic import Field, PlainValidator, TypeAdapter, model_validator
 
 from tpuwatch.config import Allowed, Seconds, Section, YesNo
 from tpuwatch.core import GRPC_CODES
-from tpuwatch.model import Cause
+from tpuwatch.model import QUEUED_STATES, Cause
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.nodes import TpuwatchPlay, WorkloadPhase
 from tpuwatch.sim.host.launch import LAUNCHES
@@ -36,7 +36,7 @@ PHASES = tuple(phase.value for phase in WorkloadPhase)
 PLAYS = tuple(play.value for play in TpuwatchPlay)
 CAUSES = ("", *(cause.value for cause in Cause))
 # The keys with an effect; all others select the calls. half_open affects connections, not calls.
-EFFECTS = ("code", "latency_seconds", "black_hole", "wrong_enum", "stale_seconds", "drop", "half_open")
+EFFECTS = ("code", "latency_seconds", "black_hole", "wrong_enum", "stale_seconds", "drop", "omit", "half_open")
 _WITH_HALF_OPEN = frozenset({"do", "at", "say", "half_open", "for_seconds"})
 
 
@@ -78,6 +78,9 @@ LaunchName = Annotated[str, one_of((*LAUNCHES,)), Allowed(_listed((*LAUNCHES,)))
 NodePattern = Annotated[
     str, matching(r"[a-z0-9*?-]{1,63}"), Allowed('a node\'s name, which may hold * and ?: "train-*"')
 ]
+NodePatterns = Annotated[tuple[NodePattern, ...], Allowed("a list of names of nodes, which may hold * and ?")]
+QueuedState = Annotated[str, one_of(QUEUED_STATES), Allowed(_listed(QUEUED_STATES))]
+ShortName = Annotated[str, matching(r"([a-z][a-z0-9-]{0,62})?"), Allowed("a name in lower-case letters, digits and -")]
 Text = Annotated[str, matching(r"(?s).{0,4000}"), Allowed("a text of at most 4000 characters")]
 Method = Annotated[
     str,
@@ -181,6 +184,15 @@ class StartLaunch(ScenarioAction):
     phase: PhaseName | None = Field(default=None, description="What its worker does, if not as usual.")
 
 
+class SetQueuedResource(ScenarioAction):
+    """A queued resource that the scenario describes gets another state; when it becomes ACTIVE, its nodes are made."""
+
+    do: Literal["queued_resource"]
+    name: ShortName = Field(description="Which one.")
+    state: QueuedState = Field(description="Its state.")
+    error: Text = Field(default="", description="Why it is FAILED, in the API's words.")
+
+
 class SetFault(ScenarioAction):
     """A fault of calls to one of the services. The newest fault that matches a call applies."""
 
@@ -195,6 +207,7 @@ class SetFault(ScenarioAction):
     wrong_enum: YesNo = Field(default=False, description="States and health with numbers that no enum has.")
     stale_seconds: Wait = Field(default=0.0, description="Nodes and operations are shown as they were so long ago.")
     drop: FieldNames = Field(default=(), description="Fields and values that are left out of answers.")
+    omit: NodePatterns = Field(default=(), description="Nodes that are missing from lists.")
     share: Share = Field(default=1.0, description="Of the calls that it strikes.")
     times: Count | None = Field(default=None, description="How often it strikes; else until it is cleared.")
     resource: Resource = Field(default="*", description="A pattern for the name or parent that is asked for.")
@@ -246,6 +259,7 @@ _Any = (
     | SetWorkload
     | SetNode
     | StartLaunch
+    | SetQueuedResource
     | SetFault
     | ClearFaults
     | ShowMessage

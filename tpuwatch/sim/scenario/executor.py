@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import TpuwatchError
 from tpuwatch.model import Symptom
-from tpuwatch.sim.cloud.nodes import TpuwatchPlay, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import QueuedRequest, TpuwatchPlay, Workload, WorkloadPhase
 from tpuwatch.sim.host.launch import LAUNCHES
 from tpuwatch.sim.scenario import actions
 from tpuwatch.sim.scenario.file import match_nodes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.world import World
     from tpuwatch.sim.host.launches import Launches
-    from tpuwatch.sim.scenario.file import NodeSpec, Scenario
+    from tpuwatch.sim.scenario.file import NodeSpec, QueuedResourceSpec, Scenario
 
 
 _PLAYED: Final = {
@@ -48,8 +48,11 @@ class ActionExecutor:
         self.changed = changed
         self.specs: Mapping[str, NodeSpec] = {name: spec for spec in scenario.nodes for name in spec.names}
         scenario.configure(world)
-        for name in self.specs:
-            self._add_node(name)
+        for name, spec in self.specs.items():
+            if spec.exists:
+                self._add_node(name)
+        for request in scenario.queued_resources:
+            self._add_request(request)
 
     @property
     def own(self) -> SimNode | None:
@@ -68,6 +71,8 @@ class ActionExecutor:
             return self._execute_on_nodes(action)
         if isinstance(action, actions.StartLaunch):
             return f"launch {action.launch}, process {self._launch(action).pid}"
+        if isinstance(action, actions.SetQueuedResource):
+            return self._set_queued_resource(action)
         if isinstance(action, actions.SetFault):
             self.world.faults.set(action.fault(self.world.clock.time()))
             return f"{action.method}: {_describe_fault(action)}"
@@ -145,6 +150,43 @@ class ActionExecutor:
     def _nodes(self) -> dict[str, SimNode]:
         return {node.name: node for node in self.world.nodes.values()}
 
+    def _add_request(self, spec: QueuedResourceSpec) -> None:
+        now, zone = self.world.clock.time(), spec.zone or self.scenario.zone
+        path = f"projects/{self.scenario.project}/locations/{zone}/queuedResources/{spec.name}"
+        awaited = [
+            node.build(name, self.scenario, now)
+            for name, node in self.specs.items()
+            if not node.exists and node.queued_resource == spec.name
+        ]
+        self.world.zones.add(zone)
+        self.world.projects.add(self.scenario.project)
+        self.world.requests[path] = QueuedRequest(
+            path=path,
+            state=spec.state,
+            created=now - spec.age_seconds,
+            spot=spec.spot,
+            initiator=spec.initiator,
+            error=spec.error,
+            valid_until=None if spec.valid_for_seconds is None else now + spec.valid_for_seconds,
+            awaited=awaited,
+        )
+
+    def _set_queued_resource(self, action: actions.SetQueuedResource) -> str:
+        requests = {path.rpartition("/")[2]: request for path, request in self.world.requests.items()}
+        request = requests.get(action.name)
+        if request is None:
+            known = suggest(action.name, list(requests)[:20])
+            raise ActionFailedError(f"there is no queued resource {action.name}; {known}")
+        request.state, request.error = action.state, action.error
+        made = [node.name for node in request.awaited if node.path not in self.world.nodes]
+        if action.state != "ACTIVE" or not made:
+            return f"{action.name}: {action.state}"
+        for name in made:
+            node = self._add_node(name)
+            node.created = self.world.clock.time()
+            self.world.record_event(node, "create")
+        return f"{action.name}: {action.state}, with {', '.join(made)}"
+
     def _add_node(self, name: str, *, boots: int = 0) -> SimNode:
         """Add the node to the world as the scenario describes it, with `boots` further boots."""
         node = self.specs[name].build(name, self.scenario, self.world.clock.time())
@@ -213,6 +255,7 @@ def _describe_fault(action: actions.SetFault) -> str:
     parts += [f"{action.latency_seconds:g} s late"] if action.latency_seconds else []
     parts += [f"as it was {action.stale_seconds:g} s ago"] if action.stale_seconds else []
     parts += [f"without {', '.join(action.drop)}"] if action.drop else []
+    parts += [f"lists without {', '.join(action.omit)}"] if action.omit else []
     parts += [f"{action.share:.0%} of the calls"] if action.share < 1 else []
     parts += [f"{action.times} times"] if action.times else []
     parts += [f"for {action.resource}"] if action.resource != "*" else []

@@ -21,6 +21,9 @@ from tpuwatch.sim.scenario.actions import (
     InvalidActionError,
     OnNode,
     PhaseName,
+    QueuedState,
+    SetQueuedResource,
+    ShortName,
     State,
     Text,
     Wait,
@@ -57,7 +60,7 @@ NodeName = Annotated[
     Allowed('a name in lower-case letters, digits and -, with {number} in it for several: "train-{number}"'),
 ]
 Accelerator = Annotated[str, AfterValidator(_check_accelerator), Allowed('an accelerator type, such as "v5litepod-4"')]
-ShortName = Annotated[str, matching(r"([a-z][a-z0-9-]{0,62})?"), Allowed("a name in lower-case letters, digits and -")]
+Initiator = Annotated[str, one_of(("", "USER", "SERVICE")), Allowed('"USER", "SERVICE" or an empty text')]
 Number = Annotated[int, Field(strict=True), Allowed("a whole number")]
 DialectName = Annotated[
     str, one_of(tuple(each.value for each in MetadataDialect)), Allowed('"tpu" (the Cloud TPU API) or "compute"')
@@ -83,6 +86,9 @@ class NodeSpec(Section):
     health_description: Text = Field(default="", description="The API's words on that.")
     spot: YesNo = Field(default=False, description="Whether it is a spot node, which cannot be started again.")
     queued_resource: ShortName = Field(default="", description="The queued resource that it came from.")
+    exists: YesNo = Field(
+        default=True, description="false: it does not exist yet. Its queued resource makes it when that becomes ACTIVE."
+    )
     labels: Labels = Field(default={}, description="Its labels.")
     age_seconds: Wait = Field(default=86_400.0, description="How long ago it was created.")
     phase: PhaseName = Field(default=WorkloadPhase.NONE.value, description="What its workers do.")
@@ -125,6 +131,19 @@ class NodeSpec(Section):
         )
 
 
+class QueuedResourceSpec(Section):
+    """A queued resource. Its nodes are those that name it."""
+
+    name: ShortName = Field(description="Its name.")
+    zone: Name = Field(default="", description="Its zone; empty for the scenario's.")
+    state: QueuedState = Field(default="ACTIVE", description="Its state.")
+    spot: YesNo = Field(default=False, description="Whether it asks for spot nodes.")
+    initiator: Initiator = Field(default="", description="Who caused its state.")
+    error: Text = Field(default="", description="Why it is FAILED, in the API's words.")
+    age_seconds: Wait = Field(default=86_400.0, description="How long ago it was created.")
+    valid_for_seconds: Wait | None = Field(default=None, description="How long it may still wait. None: no limit.")
+
+
 class ZoneSpec(Section):
     """A zone that is worth a word: one without nodes, or one that is full."""
 
@@ -157,6 +176,9 @@ class Scenario(Section):
     machine: ShortName = Field(default="", description="The node that this machine is a worker of; empty: the first.")
     worker: Worker = Field(default=0, description="Which worker of it.")
     nodes: Annotated[tuple[NodeSpec, ...], Field(max_length=1000)] = Field(description="The nodes.")
+    queued_resources: Annotated[tuple[QueuedResourceSpec, ...], Field(max_length=1000)] = Field(
+        default=(), description="Queued resources that exist without nodes, or have a state of their own."
+    )
     zones: Annotated[tuple[ZoneSpec, ...], Field(max_length=100)] = Field(
         default=(), description="Zones without nodes, or with a limit."
     )
@@ -222,14 +244,33 @@ class Scenario(Section):
         for name, number in names.items():
             if number > 1:
                 yield f"nodes: {number} are called {name}; put {NUMBER} into the name, or give each a name of its own"
-        own = next((spec for spec in self.nodes if self.own_node in spec.names), None)
-        if own is None:
-            yield f"machine {self.machine} is no node of the scenario; {_suggest_node(self.machine, names)}"
-        elif self.worker >= own.shape[0]:
-            yield f"worker {self.worker} is more than {self.own_node} has; give a number below {own.shape[0]}"
+        yield from self._disagreements_on_the_machine(names)
+        yield from self._disagreements_on_requests()
         for index, step in enumerate(self.steps):
             if isinstance(step, OnNode) and not match_nodes(step.node, names):
                 yield f"steps[{index}].node {step.node} is no node of the scenario; {_suggest_node(step.node, names)}"
+
+    def _disagreements_on_the_machine(self, names: Collection[str]) -> Iterator[str]:
+        own = next((spec for spec in self.nodes if self.own_node in spec.names), None)
+        if own is None:
+            yield f"machine {self.machine} is no node of the scenario; {_suggest_node(self.machine, names)}"
+        elif not own.exists:
+            yield f"machine {self.own_node} does not exist at the beginning; leave exists out of its table"
+        elif self.worker >= own.shape[0]:
+            yield f"worker {self.worker} is more than {self.own_node} has; give a number below {own.shape[0]}"
+
+    def _disagreements_on_requests(self) -> Iterator[str]:
+        queued = Counter(spec.name for spec in self.queued_resources)
+        for name, number in queued.items():
+            if number > 1:
+                yield f"queued_resources: {number} are called {name}; give each a name of its own"
+        for index, node in enumerate(self.nodes):
+            if not node.exists and node.queued_resource not in queued:
+                yield f"nodes[{index}].queued_resource must name a table of queued_resources, which makes it later"
+        for index, step in enumerate(self.steps):
+            if isinstance(step, SetQueuedResource) and step.name not in queued:
+                wrong = f"steps[{index}].name {step.name} is no queued resource of the scenario"
+                yield f"{wrong}; {suggest(step.name, list(queued))}"
 
 
 def _suggest_node(name: str, known: Iterable[str]) -> str:

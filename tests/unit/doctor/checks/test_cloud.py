@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.standins.doctor_machine import NOBODY, ManualClock, Place, described, expect, serving, statuses
-from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
+from tests.unit.sim.cloud.servers import PARENT, PROJECT, ZONE, Cloud, cloud_running
 from tpuwatch.core import HttpReply
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.environment import Environment, fetch
+from tpuwatch.model.signals import QUEUED_STATES, QUEUED_WAITING
 from tpuwatch.sim.cloud.faults import InjectedFault
+from tpuwatch.sim.cloud.nodes import QueuedRequest, SimNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +43,7 @@ def cloud() -> Iterator[Cloud]:
 @pytest.fixture
 def server(cloud: Cloud) -> Iterator[Cloud]:
     cloud.world.nodes.clear()
+    cloud.world.requests.clear()
     cloud.add("train-1")
     yield cloud
     cloud.world.faults.clear()
@@ -200,6 +203,21 @@ def test_nodes_that_are_not_there(place: Place, server: Cloud) -> None:
 
     only = outside(place, server, nodes=["eval-*"])
     expect("nodes", only, "wrong: There is no node that the patterns under [cloud] match")
+
+
+@pytest.mark.parametrize("nodes", [["train-1", "next-1"], ["next-*"]], ids=["a name", "a pattern"])
+@pytest.mark.parametrize("state", QUEUED_STATES)
+def test_a_node_that_a_queued_resource_still_makes_is_no_wrong_name(
+    place: Place, server: Cloud, state: str, nodes: list[str]
+) -> None:
+    path = f"{PARENT}/queuedResources/q-1"
+    awaited = [SimNode(PROJECT, ZONE, "next-1", queued_resource="q-1")]
+    server.world.requests[path] = QueuedRequest(path, state, 0.0, awaited=awaited)
+    (line,) = described("nodes", outside(place, server, nodes=nodes))
+    if state in QUEUED_WAITING:
+        assert line.startswith(f"ok: Node next-1 does not exist yet: its queued resource q-1 is {state}.")
+    else:
+        assert line.startswith("wrong: There is no node ")
 
 
 def test_a_zone_that_does_not_exist(place: Place, server: Cloud) -> None:

@@ -159,6 +159,16 @@ def test_a_server_that_stops_lets_go_of_the_calls_that_it_holds(cloud: Cloud, fa
     assert not [one for one in threading.enumerate() if one.name.startswith("sim-cloud")]
 
 
+def test_lists_can_lack_nodes(cloud: Cloud) -> None:
+    for name in ("train-1", "train-2", "other"):
+        cloud.add(name)
+    cloud.world.faults.set(InjectedFault("ListNodes", omit=("train-*",), times=1))
+    names = [[node.name.rpartition("/")[2] for node in cloud.tpu.list_nodes(parent=PARENT)] for _ in range(2)]
+    assert names == [["other"], ["other", "train-1", "train-2"]]
+    cloud.world.faults.set(InjectedFault("GetNode", omit=("train-1",)))
+    assert cloud.tpu.get_node(name=f"{PARENT}/nodes/train-1").name
+
+
 def test_enums_that_no_client_knows_and_fields_that_are_missing(cloud: Cloud) -> None:
     cloud.add(labels={"health": "fine"}, symptoms=[Symptom("LOW_MEMORY", None, "0", "low")])
     cloud.world.faults.set(InjectedFault("GetNode", wrong_enum=True))

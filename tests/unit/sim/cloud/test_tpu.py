@@ -6,8 +6,9 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import tpu_v2, tpu_v2alpha1
 
-from tests.unit.sim.cloud.servers import DEADLINE, PARENT, Cloud
+from tests.unit.sim.cloud.servers import DEADLINE, PARENT, PROJECT, ZONE, Cloud
 from tpuwatch.model.signals import Symptom
+from tpuwatch.sim.cloud.nodes import QueuedRequest, SimNode
 
 
 def names(nodes: object) -> list[str]:
@@ -114,6 +115,27 @@ def test_what_the_simulator_does_not_serve_is_unimplemented(cloud: Cloud) -> Non
     with pytest.raises(exceptions.MethodNotImplemented):
         cloud.tpu.list_accelerator_types(parent=PARENT, timeout=DEADLINE)
     assert [(call.method, call.code) for call in cloud.world.calls] == [("ListAcceleratorTypes", "UNIMPLEMENTED")]
+
+
+@pytest.mark.parametrize("state", tpu_v2.QueuedResourceState.State)
+def test_a_queued_resource_of_a_scenario_has_every_state_of_the_api(
+    cloud: Cloud, state: tpu_v2.QueuedResourceState.State
+) -> None:
+    later = SimNode(PROJECT, ZONE, "later", queued_resource="qr-1")
+    path, now = f"{PARENT}/queuedResources/qr-1", cloud.clock.time()
+    error = "no capacity" if state.name == "FAILED" else ""
+    cloud.add("other")  # there is the zone
+    cloud.world.requests[path] = QueuedRequest(path, state.name, now - 60, True, "SERVICE", error, now + 30, [later])
+    (one,) = cloud.tpu.list_queued_resources(parent=PARENT, timeout=DEADLINE)
+    assert one == cloud.tpu.get_queued_resource(name=path, timeout=DEADLINE)
+    assert (one.state.state, one.state.state_initiator.name) == (state, "SERVICE")
+    assert one.state.failed_data.error.message == error
+    assert (one.create_time.timestamp(), one.queueing_policy.valid_until_time.timestamp()) == (now - 60, now + 30)
+    assert "spot" in one
+    assert [spec.node_id for spec in one.tpu.node_spec] == ["later"]
+    cloud.add("later", queued_resource="qr-1")
+    (one,) = cloud.tpu.list_queued_resources(parent=PARENT, timeout=DEADLINE)
+    assert [spec.node_id for spec in one.tpu.node_spec] == ["later"]
 
 
 def test_queued_resources_are_what_their_nodes_make_them(cloud: Cloud) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.model.signals import QUEUED_STATES
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.nodes import SimNode, WorkloadPhase
 from tpuwatch.sim.cloud.world import World
@@ -164,6 +165,33 @@ def test_faults_are_set_and_cleared(stage: Stage) -> None:
     assert [fault.drop for fault in stage.world.faults.active] == [("health",)]
     assert stage.do("clear") == "no more faults"
     assert stage.world.faults.active == ()
+
+
+def test_a_queued_resource_makes_its_nodes_when_it_becomes_active(tmp_path: Path) -> None:
+    clock, launches = ManualClock(), Launches(tmp_path / "logs", tmp_path / "jobs", pace=0)
+    world = World(clock)
+    nodes = [{"name": "train-1"}, {"name": "next-{number}", "count": 2, "queued_resource": "q-1", "exists": False}]
+    queued = [{"name": "q-1", "state": "PROVISIONING", "age_seconds": 60.0, "valid_for_seconds": 30.0, "spot": True}]
+    executor = ActionExecutor(world, Scenario.model_validate({"nodes": nodes, "queued_resources": queued}), launches)
+    (request,) = world.requests.values()
+    assert (request.created, request.valid_until, request.spot) == (clock.time() - 60, clock.time() + 30, True)
+    assert [node.name for node in request.awaited] == ["next-1", "next-2"]
+
+    def become(state: str, name: str = "q-1") -> str:
+        return executor.execute(ADAPTER.validate_python({"do": "queued_resource", "name": name, "state": state}))
+
+    for state in set(QUEUED_STATES) - {"ACTIVE"}:
+        assert become(state) == f"q-1: {state}"
+        assert request.state == state
+        assert [node.name for node in world.nodes.values()] == ["train-1"]
+    clock.advance(5)
+    assert become("ACTIVE") == "q-1: ACTIVE, with next-1, next-2"
+    assert become("ACTIVE") == "q-1: ACTIVE"
+    assert [node.name for node in world.nodes.values()] == ["train-1", "next-1", "next-2"]
+    assert [node.created for node in world.nodes.values()][1:] == [clock.time()] * 2
+    with pytest.raises(ActionFailedError, match="there is no queued resource q-2; did you mean q-1"):
+        become("FAILED", "q-2")
+    launches.close()
 
 
 def test_connections_become_half_open_and_older_faults_stay_as_they_are(stage: Stage) -> None:

@@ -90,6 +90,27 @@ def test_the_default_is_built_in() -> None:
         ('title = "x"\n', "nodes is missing; give tables [[nodes]]"),
         ("nodes = []\n", "nodes: there are 0; give tables [[nodes]] with a count of 1 to 50000 in all"),
         ("nodes = 7\n", "nodes cannot be 7; give tables [[nodes]]"),
+        (
+            '[[nodes]]\nname = "train-1"\nexists = false\nqueued_resource = "q"\n[[queued_resources]]\nname = "q"\n',
+            "machine train-1 does not exist at the beginning; leave exists out of its table",
+        ),
+        (
+            NODE + '[[nodes]]\nname = "b"\nexists = false\n',
+            "nodes[1].queued_resource must name a table of queued_resources, which makes it later",
+        ),
+        (
+            NODE + '[[queued_resources]]\nname = "q"\n' * 2,
+            "queued_resources: 2 are called q; give each a name of its own",
+        ),
+        (
+            NODE + '[[queued_resources]]\nname = "q"\nstate = "READY"\n',
+            'queued_resources[0].state cannot be "READY"; giv',
+        ),
+        (
+            NODE
+            + '[[queued_resources]]\nname = "q-1"\n[[steps]]\ndo = "queued_resource"\nname = "q"\nstate = "FAILED"',
+            "steps[0].name q is no queued resource of the scenario; known are q-1",
+        ),
         ("[timing]\nstopp = 1\n" + NODE, "timing.stopp is not a key; did you mean stop?"),
         ("nodes", "not TOML: "),
         (f"nodes = {'[' * 5000}", "not TOML: "),
