@@ -309,8 +309,8 @@ class CloudZone:
             else:
                 yield _OneNode((node,))
                 return
-        self._listed_at = self._polled_at
         yield from client.list_nodes(watch.project, watch.zone)
+        self._listed_at = self._polled_at
 
     def _own_is_enough(self) -> bool:
         """Return whether the node alone tells all that counts; then the zone is not listed.
@@ -368,7 +368,7 @@ class CloudZone:
         client: CloudClient,
         incomplete: tuple[Problem, str] | None,
     ) -> None:
-        """Take over a list, with the `names` in it. Nodes that an incomplete list lacks are not known to be gone."""
+        """Take over a list, with the `names` in it. Nodes that are missing from an incomplete one may be there."""
         watch = self.watch
         missing = set(watch.names - seen.keys())
         if incomplete:
