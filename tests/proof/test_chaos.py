@@ -14,6 +14,7 @@ from tests.proof.chaos import fleet_inside
 from tests.proof.chaos.calls import Calls
 from tests.proof.chaos.command_audit import CommandAudit
 from tests.proof.chaos.command_nest import OPERATOR, PARENT
+from tests.proof.chaos.command_peers import NodePeers
 from tests.proof.chaos.commands import KILLS, CommandChaos
 from tests.proof.chaos.common import Tally
 from tests.proof.chaos.fleet import ACT, OBSERVE, Day, Plan, table
@@ -22,6 +23,8 @@ from tests.standins.memory_ledger import MemoryLedger
 from tests.standins.tpu_api import Call, TpuApi
 from tests.unit.restart.records import TARGET, record
 from tpuwatch.model.restart import Phase
+from tpuwatch.model.verdict import Verdict
+from tpuwatch.signals.peers import read_reply
 
 SMALL = Plan(nodes=60, hours=5.0, troubles=25, seed=3, outage_hour=2.0)
 
@@ -42,6 +45,20 @@ def test_in_a_day_of_a_fleet_nothing_is_restarted_for_nothing() -> None:
     assert account.restarts > 5
     assert account.fixed == 1.0
     assert account.beside > Day(SMALL, None).live().beside
+
+
+def test_what_the_nodes_own_tpuwatch_says_in_chaos_is_read_by_the_daemons() -> None:
+    api = TpuApi(lambda: 1000.0)
+    path = f"{PARENT}/nodes/train-1"
+    api.nodes.add(path)
+    peers = NodePeers(api.nodes)
+    for verdict in (Verdict.HEALTHY, Verdict.RUNTIME_STUCK):
+        reply = read_reply(peers.status("train-1"), "http://train-1")
+        assert reply.verdict is not None
+        assert (reply.node, reply.verdict.verdict) == ("train-1", verdict)
+        assert reply.boot_id
+        api.nodes.hang(path)
+    peers.close()
 
 
 def test_one_that_only_observes_touches_nothing() -> None:

@@ -16,7 +16,7 @@ def reason(signal: Any) -> dict[str, Any]:
 
 
 def status(node: str = "train-2", verdict: str = "healthy", action: str = "none", **more: Any) -> dict[str, Any]:
-    """What /api/v1/status tells, as far as it is read."""
+    """What /api/v1/peer tells, as far as it is read."""
     known = {"project": "sim-project", "zone": "us-central2-b", "node": node}
     judged = {
         **known,

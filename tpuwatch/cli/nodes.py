@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -> int:
-    """0 when no node that is shown is bad, 1 when one is or a queued resource has a problem, 3 when nobody answers or a
-    node is not watched.
+    """0 when no node that is shown is bad, 1 when one is or a queued resource has a problem, 3 when nobody answers,
+    none is judged yet, or a node is not watched.
 
     `wait` returns whether to end after so many seconds.
     """
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -
         bad = shown.all()
         while args.watch and not wait(WATCH_SECONDS):
             bad = shown.changed()
-    return 1 if bad else 0
+    return 1 if bad else 0 if shown.judged else 3
 
 
 class _Shown:
@@ -73,6 +73,7 @@ class _Shown:
     def __init__(self, args: argparse.Namespace, address: DaemonAddress) -> None:
         self._args = args
         self._address = address
+        self.judged = True  # False: no node has a verdict yet, as after the daemon's start
         self._printed: dict[tuple[str, str], Any] = {}
 
     def all(self) -> bool:
@@ -90,10 +91,13 @@ class _Shown:
         return self._note(document)
 
     def _ask(self) -> NodesDocument:
-        from tpuwatch.model import NodesDocument, is_bad
+        from tpuwatch.model import NodesDocument, StatusDocument, is_bad
         from tpuwatch.web import MAX_NODES
 
         document = ask_daemon(self._address, "nodes", NodesDocument, f"?limit={MAX_NODES}")
+        self.judged = bool(document.watched) or ask_daemon(self._address, "status", StatusDocument).judged
+        if not self.judged:
+            return document
         nodes: Sequence[NodeDocument] = document.nodes
         if self._args.zone:
             nodes = _of_zone(nodes, self._args.zone)
@@ -130,7 +134,11 @@ class _Shown:
             for node in document.nodes:
                 print(printable(node.label), flush=True)
         else:
-            _print(Console(sys.stdout), document, args, more=more)
+            console = Console(sys.stdout)
+            if self.judged:
+                _print(console, document, args, more=more)
+            else:
+                console.line("No node is judged yet.")
 
 
 def _key(node: NodeDocument) -> tuple[str, str]:

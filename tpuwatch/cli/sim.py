@@ -151,7 +151,7 @@ def _fields(rest: list[str], word: str) -> tuple[str, dict[str, Any]]:
             raise ConfigError(f"{each!r} is too much; do one thing at a time")
         fields[key] = _value(value)
     if word == "node" and "do" not in fields and fields:
-        fields["do"] = "workload" if "phase" in fields else "set"
+        fields["do"] = "workload" if {"phase", "tpuwatch", "cause"} & fields.keys() else "set"
     if word == "node" and not fields:
         raise ConfigError(f"say what {name} shall do: tpuwatch sim node {name} hang")
     return name, fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -16,7 +17,7 @@ from tpuwatch.config.schema import HALF_TLS, SHORT_LEASE, Config, config_keys, t
 from tpuwatch.core import ConfigError, other_author
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -49,12 +50,21 @@ def _read(path: Path) -> Config:
         config = Config.model_validate(file.read(path))
     except ValidationError as error:
         raise ConfigError("\n".join(f"{path}: {_describe(problem)}" for problem in error.errors())) from error
+    trusted = {0, os.geteuid(), path.stat().st_uid}
     for key in ("checkpoint_command", "runtime_command"):
-        argv = getattr(config.restart, key)
-        if argv and (changed := other_author(Path(argv[0]), {0, os.geteuid(), path.stat().st_uid})):
-            raise ConfigError(f"{path}: restart.{key}: {changed}; {file.own(Path(argv[0]))}")
+        for run in _files(getattr(config.restart, key)):
+            if changed := other_author(run, trusted):
+                raise ConfigError(f"{path}: restart.{key}: {changed}; {file.own(run)}")
     config._source = path  # noqa: SLF001 (its own package; no key of the file can be called so)
     return config
+
+
+def _files(command: Sequence[str]) -> Iterator[Path]:
+    """The program, and the files among its arguments: a shell or an interpreter runs what one of these holds."""
+    for place, word in enumerate(map(Path, command)):
+        with contextlib.suppress(PermissionError):  # this user may not look at it
+            if not place or (word.is_absolute() and word.is_file()):
+                yield word
 
 
 def _describe(problem: ErrorDetails) -> str:

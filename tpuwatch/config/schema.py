@@ -143,23 +143,25 @@ class KubernetesConfig(Section):
 
 
 class PeersConfig(Section):
-    """The tpuwatch of other nodes. Its `listen` under [http] must be an address that this machine can reach.
+    """The tpuwatch of other machines. Its `listen` under [http] must be an address that this machine can reach.
 
-    Nodes whose [http] has a certificate and a token are asked with `tls` and `token_file`.
+    A worker of a slice asks up to 16 others of it, a watcher every worker of the nodes that it watches. Those whose
+    [http] has a certificate and a token are asked with `tls` and `token_file`.
     """
 
     enabled: YesNo = Field(
         default=False,
-        description="Whether the tpuwatch on each watched node is queried for the health of its node. If one that has "
-        "answered falls silent, that is evidence besides the Cloud TPU API's state.",
+        description="Whether the tpuwatch on other machines is queried for their health: on the workers of the own "
+        "slice, and of watched nodes. If one that has answered falls silent, that is evidence besides the Cloud TPU "
+        "API's state.",
     )
     port: Port = Field(
         default=9478,
         ge=1,
         le=65535,
-        description="Its port, on the node's first address according to the Cloud TPU API.",
+        description="Its port, on the addresses of the node's workers according to the Cloud TPU API.",
     )
-    addresses: NodeAddresses = Field(default_factory=dict, description="Nodes whose tpuwatch has another address.")
+    addresses: NodeAddresses = Field(default_factory=dict, description="Nodes whose first worker has another address.")
     tls: YesNo = Field(
         default=False, description="Ask over TLS. Of `addresses` each says by https:// or http:// whether it is."
     )
@@ -179,7 +181,10 @@ class PeersConfig(Section):
         "Without `tls` the network can read it.",
     )
     poll_seconds: Seconds = Field(
-        default=30.0, ge=1, le=3600, description="Time between two queries of one node, less a little random jitter."
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="Time between two queries of one machine, with random jitter; twice that in the own slice.",
     )
     timeout_seconds: Seconds = Field(
         default=5.0, ge=0.1, le=60, description="How long one query may take before it counts as unanswered."

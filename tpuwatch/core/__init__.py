@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from tpuwatch.core.files import create_private, open_private, read_trusted, write_atomic
     from tpuwatch.core.grpc_codes import GRPC_CODES, code_number
-    from tpuwatch.core.http import HttpClient, HttpError, HttpFault, HttpReply
+    from tpuwatch.core.http import HttpClient, HttpError, HttpFault, HttpReply, host_port
     from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker

@@ -205,6 +205,11 @@ class HttpClient:
             raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
 
 
+def host_port(host: str, port: int) -> str:
+    """A host and a port as an address has them: `10.0.0.1:80`, `[fd00::7]:80`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     """What is asked, and over which proxy."""
@@ -226,6 +231,9 @@ class _Target:
             raise HttpError(HttpFault.ADDRESS, type(error).__name__) from None  # whose text quotes the address
         if not host:
             raise HttpError(HttpFault.ADDRESS, "it has no host")
+        if proxy is not None and proxy.scheme != "http":  # its password would go out without TLS
+            what = f"{parts.scheme}_proxy has {proxy.scheme}://, and tpuwatch uses proxies of http:// alone"
+            raise HttpError(HttpFault.LOCAL, what, host)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if proxy is not None and not secure:
             path = f"{parts.scheme}://{parts.netloc}{path}"
@@ -233,7 +241,7 @@ class _Target:
 
     @property
     def where(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 class _Channel(io.RawIOBase):

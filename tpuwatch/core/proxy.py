@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
+    scheme: str  # how it is spoken to
     host: str
     port: int
     headers: Mapping[str, str] = field(repr=False)  # with which it is asked: its password
@@ -30,4 +31,4 @@ def proxy_for(scheme: str, authority: str) -> Proxy | None:
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers["Proxy-Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
-    return Proxy(parts.hostname or "", parts.port or 80, headers)
+    return Proxy(parts.scheme, parts.hostname or "", parts.port or 80, headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -35,9 +36,10 @@ def places(path: Path) -> Iterator[Path]:
                 continue
             seen.add(one)
             yield one
-            if one.is_symlink() and links < _MAX_LINKS:
-                links += 1
-                pending.append(one.parent / one.readlink())
+            with contextlib.suppress(OSError):  # it is none, or this user may not look at it
+                if links < _MAX_LINKS:
+                    pending.append(one.parent / one.readlink())
+                    links += 1
 
 
 def has_members(group: int, trusted: Collection[int]) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch import __version__
 from tpuwatch.config import inconsistencies
-from tpuwatch.core import ConfigError, LoopStatus, Waker, set_up_logging
+from tpuwatch.core import ConfigError, LoopStatus, Waker, host_port, set_up_logging
 from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.daemon.store_maintenance import StoreMaintenance
 from tpuwatch.daemon.systemd import SystemdNotifier, Watchdog, watchdog_timeout
@@ -455,7 +455,7 @@ class Daemon:
         path = self._config.state.dir / ADDRESS_FILE
         new = path.with_suffix(".new")
         try:
-            new.write_text(f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n")
+            new.write_text(f"{host_port(host, port)}\n")
             new.chmod(0o644)  # who may ask the daemon may know where
             new.replace(path)
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from tpuwatch.core import host_port
 from tpuwatch.model import ScrapeTarget
 
 if TYPE_CHECKING:
@@ -32,17 +33,20 @@ def _targets(
     up = node.cloud is not None and node.cloud.runs
     addresses = node.cloud.addresses if node.cloud is not None and up else ()
     others = "https" if peers.tls else "http"
-    urls = {number: _url(others, address, peers.port) for number, address in enumerate(addresses)}
+    urls = {
+        number: f"{others}://{host_port(address, peers.port)}" for number, address in enumerate(addresses) if address
+    }
     for name in (node.node, f"{node.zone}/{node.node}"):
         if up and name in peers.addresses:
             urls[0] = peers.addresses[name]
     if own is not None:
         host, port = serves
         known = addresses[own] if own < len(addresses) else ""
-        urls[own] = _url(scheme, known if _takes_all(host) else host, port)
+        urls.pop(own, None)
+        if address := known if _takes_all(host) else host:
+            urls[own] = f"{scheme}://{host_port(address, port)}"
     for number, url in sorted(urls.items()):
-        if url:
-            yield ScrapeTarget(url, node.zone, node.node, number)
+        yield ScrapeTarget(url, node.zone, node.node, number)
 
 
 def _takes_all(host: str) -> bool:
@@ -51,7 +55,3 @@ def _takes_all(host: str) -> bool:
         return ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _url(scheme: str, host: str, port: int) -> str:
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}" if host else ""

@@ -59,7 +59,8 @@ def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
         if facts.is_gone and facts.host is not None:
             yield "The API has no such node, and tpuwatch runs on it."
         return
-    if facts.own and is_well(facts) and proposal.verdict in STUCK and failing(facts) is None:
+    local = proposal.verdict in STUCK and not any(one.signal is Signal.PEER for one in proposal.reasons)
+    if facts.own and is_well(facts) and local and failing(facts) is None:
         yield f"The API says {state}, {_local_problem(facts)}."
     down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
     if facts.running and (down or is_bad(facts)):

@@ -259,6 +259,11 @@ class Facts:
         """Whether that is known only by programs that ran minutes ago: the next step may still be prepared."""
         return self.running and not any(self._runs_now(chip) for chip in self.chips)
 
+    @property
+    def works(self) -> bool:
+        """Whether a program here has just run something, or made a step."""
+        return (self.running and not self.rarely_runs) or self.stepping is not None
+
     @cached_property
     def idle_seconds(self) -> float | None:
         """For how long no chip at all has run anything; None if not reported."""
@@ -478,6 +483,13 @@ class Facts:
         return next((one for one in self.loops if one.pid is not None), None)
 
     @property
+    def output_loop(self) -> TrainingLoop | None:
+        """The loop of an output of no known process that has made a step since the TPU was taken, and goes on."""
+        held_since = min((one.started or 0.0 for one in self.main_holders), default=0.0)
+        loops = (one for one in self.loops if one.pid is None and Cause.STEPS_STALLED not in one.faults)
+        return next((one for one in loops if one.stepped >= held_since), None)
+
+    @property
     def holder_steps(self) -> bool:
         """Whether a holder of the TPU has just made a step, by a heartbeat whose sender the kernel names."""
         return self.stepping is not None and self.stepping.source is ProgressSource.HEARTBEAT
@@ -535,6 +547,14 @@ class Facts:
         """Whether an event is one of the program that holds the TPU, by its pid."""
         alive = self.logs.alive if self.logs is not None else frozenset()
         return event.pid is not None and event.pid in alive | {holder.pid for holder in self.main_holders}
+
+    @cached_property
+    def failure(self) -> Event | None:
+        """The first event that may explain why a program here ended or stands still. What this machine reports of
+        another worker counts only where there is nothing else."""
+        blamed = [one for one in self.events if one.cause.is_known_fault and one.cause.row.whose is not Whose.NONE]
+        own = [one for one in blamed if one.cause.row.whose is not Whose.OTHER_WORKER]
+        return min(own or blamed, key=lambda one: one.when, default=None)
 
     def event(self, *whose: Whose) -> Event | None:
         """The newest event that is the fault of one of these."""

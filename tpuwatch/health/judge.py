@@ -10,7 +10,7 @@ from tpuwatch.health.facts import Facts
 from tpuwatch.health.last_known import ON_THE_NODE, as_last_seen, last_known, lost_sight, unseen_by_cloud
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, remedy_steps
 from tpuwatch.health.remedies import remedy
-from tpuwatch.health.rules import cloud, config, idle, job, peer, serving
+from tpuwatch.health.rules import cloud, config, idle, job, peer, serving, workers
 from tpuwatch.model import BAD, Action, Confidence, Held, Judgement, Verdict
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ RULES: Final[tuple[Callable[[Facts], Proposal | None], ...]] = (
     cloud.maintenance,
     cloud.coming_up,
     cloud.gone,
+    workers.lost,
     job.training,
     job.booting,
     peer.answering,
@@ -59,7 +60,7 @@ def judge_node(evidence: Evidence, limits: JudgeLimits) -> Judgement:
     proposal = next((proposal for rule in RULES if (proposal := rule(facts)) is not None), _UNKNOWN)
     action, objection = allowed_action(proposal, facts)
     missing = contradictions.missing_signals(proposal, facts)
-    fault, todo = config.fault(facts), remedy_steps(proposal, facts)
+    fault, (todo, worker) = config.fault(facts), remedy_steps(proposal, facts)
     return Judgement(
         node=evidence.node,
         verdict=proposal.verdict,
@@ -70,7 +71,7 @@ def judge_node(evidence: Evidence, limits: JudgeLimits) -> Judgement:
         reasons=proposal.reasons,
         contradictions=contradictions.find_contradictions(proposal, facts),
         missing=(*missing, objection) if objection else missing,
-        remedy=remedy((*todo, fault[1]) if fault else todo, facts, proposal.pids),
+        remedy=remedy((*todo, fault[1]) if fault else todo, facts, proposal.pids, worker),
         pids=proposal.pids,
         kind=facts.kind,
         suspect_since=proposal.suspect_since,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tpuwatch.config import Config
-from tpuwatch.model import Signal, WorkloadKind, kind_named
+from tpuwatch.model import SILENT_TRIES, Signal, WorkloadKind, kind_named
 
 _POLLS = 3  # an answer counts until this many polls are due since
 _MIN_ANSWER_SECONDS = 10.0  # however fast the polls are: a slow answer is no silence
@@ -23,7 +23,7 @@ class JudgeLimits:
     server_seconds: Final = 30.0  # three polls
     monitoring_seconds: Final = 600.0  # for the answer and for the sample in it
 
-    silent_tries: Final = 3  # a node's own tpuwatch that fell silent must have been so over so many attempts
+    silent_tries: Final = SILENT_TRIES  # a node's own tpuwatch that fell silent must have been so over so many attempts
     silent_ahead_seconds: Final = 1800.0  # before the cloud called the node bad; what is older has another cause
 
     event_seconds: Final = 3600.0  # how old an event of the logs or a symptom of the API may be to count

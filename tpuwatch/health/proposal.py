@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import iso, listed
+from tpuwatch.health.slices import judge_slice
 from tpuwatch.model import (
     DESTRUCTIVE,
     STUCK,
@@ -51,6 +52,7 @@ class Proposal:
     pids: tuple[int, ...] = ()  # of the program that the steps are about; no other is named
     suspect_since: float | None = None  # of an unknown verdict that is to become a bad one
     counts_from: float | None = None
+    worker: int = 0  # that the steps are about, of a node that has several
 
 
 def suspect(what: str, since: float, settle_seconds: float, reasons: tuple[Reason, ...]) -> Proposal:
@@ -89,10 +91,18 @@ def confidence(proposal: Proposal) -> Confidence:
     return max(proposal.confidence, confidence_by(sources), key=_FALLING.index)
 
 
-def remedy_steps(proposal: Proposal, facts: Facts) -> tuple[RemedyStep, ...]:
-    """Return the steps for an operator. An idle program may wait for another worker: look at those first."""
+def remedy_steps(proposal: Proposal, facts: Facts) -> tuple[tuple[RemedyStep, ...], int]:
+    """Return the steps for an operator, and the number of the worker that they are about. An idle program may wait for
+    another worker: look at those first, or at the one that failed first where that is known."""
     may_wait = proposal.action in _OF_THE_PROGRAM and facts.hosts > 1
-    return (RemedyStep.OTHER_WORKERS, *proposal.steps) if may_wait else proposal.steps
+    steps = (RemedyStep.OTHER_WORKERS, *proposal.steps) if may_wait else proposal.steps
+    whole = judge_slice(facts) if RemedyStep.OTHER_WORKERS in steps else None
+    culprit = (
+        next((one for one in whole.workers if one.number == whole.culprit and not one.own), None) if whole else None
+    )
+    if culprit is None:
+        return steps, proposal.worker
+    return (RemedyStep.STATUS, *(one for one in steps if one is not RemedyStep.OTHER_WORKERS)), culprit.number
 
 
 def node_action(facts: Facts) -> tuple[Action, tuple[RemedyStep, ...]]:

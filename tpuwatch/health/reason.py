@@ -14,7 +14,7 @@ from tpuwatch.model import Outcome, ProbeVerdict, Problem, Signal, Source
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
-    from tpuwatch.model import Event, Launch, Maintenance, Reason, TrainingLoop
+    from tpuwatch.model import Event, Launch, Maintenance, Reason, TrainingLoop, Worker
 
 _MAX_HOLDERS = 3
 ADVICE_LIMIT: Final = 1000  # of what a signal says of its own failure, with what to do at the end
@@ -279,6 +279,24 @@ def peer_silent(facts: Facts) -> Reason | None:
         return None
     text = f"Its own tpuwatch, which answered until {_ago(facts, peer.answered)}, has been silent since"
     return _by(facts, Source.NETWORK, Signal.PEER, f"{text}, over {peer.tries} questions.")
+
+
+def worker_silent(facts: Facts, worker: Worker) -> Reason:
+    """That the tpuwatch of a worker, which has answered, has fallen silent."""
+    text = (
+        f"The tpuwatch of worker {worker.number}, which answered until {_ago(facts, worker.answered)}, has been silent"
+    )
+    return _by(facts, Source.NETWORK, Signal.PEER, f"{text} since.")
+
+
+def worker_verdict(facts: Facts, worker: Worker) -> Reason | None:
+    """What the tpuwatch of a worker makes of its machine, and what that rests on."""
+    peer = (facts.evidence.workers or {})[worker.number].value
+    if peer is None or peer.verdict is None:
+        return None
+    word = peer.verdict
+    text = f"The tpuwatch of worker {worker.number} calls it {word.verdict.value} ({word.confidence.value})"
+    return facts.reason_of(Signal.PEER, _with(text, word.summary), peer.answered, sources=word.sources)
 
 
 def present(*reasons: Reason | None) -> tuple[Reason, ...]:

@@ -22,14 +22,17 @@ _IN_KUBERNETES: Final = {
 }
 
 
-def remedy(steps: tuple[RemedyStep, ...], facts: Facts, pids: tuple[int, ...] = ()) -> tuple[Remedy, ...]:
-    """The steps with what is known of the node filled in, each once. `pids` are those of the program at fault."""
+def remedy(
+    steps: tuple[RemedyStep, ...], facts: Facts, pids: tuple[int, ...] = (), worker: int = 0
+) -> tuple[Remedy, ...]:
+    """The steps with what is known of the node filled in, each once. `pids` are those of the program at fault, `worker`
+    the number of the machine."""
     if not steps:
         return ()
     words, held = _words(facts), _held(facts, pids)
     fitting = (_IN_KUBERNETES.get(step, step) if facts.in_kubernetes else step for step in steps)
     forms = (_form(step, held, spot=facts.is_spot) for step in dict.fromkeys(fitting))
-    return filled_in(forms, {**words, "PID": " ".join(map(str, held))})
+    return filled_in(forms, {**words, "PID": " ".join(map(str, held)), "WORKER": str(worker)})
 
 
 def _form(step: RemedyStep, held: Sequence[int], *, spot: bool) -> Remedy:

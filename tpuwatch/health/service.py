@@ -16,6 +16,7 @@ from tpuwatch.core import StoreError, printable
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.judge import following, judge_node, keep_last_known
 from tpuwatch.health.queued_resources import judge_queued_resources
+from tpuwatch.health.slices import judge_slice, own_failure
 from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
 if TYPE_CHECKING:
@@ -119,11 +120,12 @@ class JudgeService:
         cloud, (zone, name) = evidence.cloud.value, split_label(evidence.node)
         project = cloud.project if cloud else evidence.identity.project.value
         in_api = not evidence.own or bool(evidence.identity.node.value)
-        facts = Facts(evidence, self.limits) if evidence.queued.value is not None else None
-        queued = facts.queued if facts is not None and facts.is_gone else None
-        return JudgedNode(
-            name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, queued=queued, in_api=in_api
-        )
+        node = JudgedNode(name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, in_api=in_api)
+        if not evidence.own and evidence.queued.value is None and (cloud is None or cloud.hosts == 1):
+            return node  # most nodes of a fleet
+        facts = Facts(evidence, self.limits)
+        queued = facts.queued if facts.is_gone else None
+        return replace(node, queued=queued, slice=judge_slice(facts), failure=own_failure(facts))
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""

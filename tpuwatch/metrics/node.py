@@ -14,6 +14,7 @@ from prometheus_client import Counter, Metric
 
 from tpuwatch.core import GRPC_CODES
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
+from tpuwatch.metrics.slices import slice_families
 from tpuwatch.model import QUEUED_STATES, QueuedProblem, Signal, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
@@ -196,8 +197,9 @@ class NodeMetrics:
 
     def _families(self) -> Iterator[Metric]:
         statuses = self._nodes
-        labels = node_labels((status.zone, status.node, status) for status in statuses)
-        yield from _node_families(list(labels))
+        labels = list(node_labels((status.zone, status.node, status) for status in statuses))
+        yield from _node_families(labels)
+        yield from slice_families(labels)
         yield _count_family(Tally(status.judgement.verdict.value for status in statuses))
         yield from _queued_families(self._queued, self._queued_zones)
         yield from _signal_families(self._signals)

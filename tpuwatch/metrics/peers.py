@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from prometheus_client import Metric
 
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
-from tpuwatch.model import split_label
+from tpuwatch.model import PeerState, peer_state, split_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tpuwatch.model import Answer, Peer
-
-STATES: Final = ("answering", "silent", "refused", "unheard", "unclear")
 
 
 class PeerMetrics:
@@ -24,7 +22,8 @@ class PeerMetrics:
         new.registry.register(FamilyCollector(self._peer_families))
 
     def set_answers(self, answers: Mapping[str, Answer[Peer]] | None) -> None:
-        """The latest answer of each peer, by its node's label; None if peers are not asked, which has no series."""
+        """The latest answer of the first worker of each node, by the node's label; None if none is asked, which has no
+        series."""
         self._peers = answers
 
     def _peer_families(self) -> Iterator[Metric]:
@@ -38,19 +37,10 @@ class PeerMetrics:
             "gauge",
         )
         if self._peers is not None:
-            states = {label: _state(answer) for label, answer in self._peers.items()}
-            for labels, state in node_labels((*split_label(label), state) for label, state in states.items()):
-                up.add_sample(up.name, labels, state == "answering")
-            tally = Tally(states.values())
-            for state in STATES:
-                count.add_sample(count.name, {"state": state}, tally[state])
+            for labels, answer in node_labels((*split_label(label), one) for label, one in self._peers.items()):
+                peer = answer.value
+                up.add_sample(up.name, labels, peer is not None and peer.silent_since is None and not answer.problem)
+            tally = Tally(peer_state(answer) for answer in self._peers.values())
+            for state in PeerState:
+                count.add_sample(count.name, {"state": state.value}, tally[state])
         yield from (up, count)
-
-
-def _state(answer: Answer[Peer]) -> str:
-    peer = answer.value
-    if peer is None:
-        return "unheard"
-    if peer.silent_since is not None:
-        return "refused" if peer.refuses else "silent"
-    return "unclear" if answer.problem else "answering"

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         LaunchesDocument,
         UnreadDocument,
     )
-    from tpuwatch.model.documents.machine import SignalStatusDocument
+    from tpuwatch.model.documents.machine import BootDocument, SignalStatusDocument
     from tpuwatch.model.documents.nodes import (
+        FailureDocument,
         JudgedQueuedResourceDocument,
         NodeDocument,
         NodesDocument,
@@ -167,6 +168,7 @@ if TYPE_CHECKING:
         Snapshot,
         Symptom,
     )
+    from tpuwatch.model.slices import SILENT_TRIES, Failure, PeerState, Slice, Worker, peer_state
     from tpuwatch.model.status import (
         ADDRESS_FILE,
         DaemonStatus,

@@ -298,7 +298,8 @@ class Cause(str, Enum):
         meaning="a person stopped the program",
     )
     PROCESS_KILLED = CauseRow(
-        "process_killed", "who runs it", "none: an event of another program, no fault of the node or of a TPU job",
+        "process_killed", "who runs it",
+        "none: no fault of the node or of a TPU job; TpuwatchHostOom has the kernel's count of kills, this one too",
         Whose.NONE, is_fault=False, recovers=False,
         meaning="nothing at the node: the kernel killed a process that belongs to no TPU job for lack of memory. "
         "The event has process, cgroup and limit",

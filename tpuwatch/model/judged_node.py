@@ -9,6 +9,7 @@ from tpuwatch.model.labels import node_label
 
 if TYPE_CHECKING:
     from tpuwatch.model.signals import CloudNode, Peer, QueuedResource
+    from tpuwatch.model.slices import Failure, Slice
     from tpuwatch.model.verdict import Judgement
 
 
@@ -24,6 +25,8 @@ class JudgedNode:
     cloud: CloudNode | None
     peer: Peer | None = None  # its own tpuwatch, where the node is watched from elsewhere and that has answered
     queued: QueuedResource | None = None  # of a node that the API does not list, where it is known
+    slice: Slice | None = None  # of a node with several workers
+    failure: Failure | None = None  # of this machine, if it is one of the node's
     in_api: bool = True  # False: the Cloud TPU API is not known to have it, so it is never restarted through it
 
     @property

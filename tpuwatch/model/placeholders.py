@@ -19,6 +19,7 @@ HOW_TO_FIND: Final = {
     "PID": "PID is a process that holds the TPU: `sudo lsof -w /dev/accel* /dev/vfio/* /tmp/libtpu_lockfile`",
     "ACCOUNT": "ACCOUNT is the account whose credentials tpuwatch has: `tpuwatch doctor`",
     "NODE": "NODE is the node's name: `gcloud compute tpus tpu-vm list --zone=ZONE`",
+    "WORKER": "WORKER is one of its hosts, the first is 0: `gcloud compute tpus tpu-vm describe NODE --zone=ZONE`",
     "QUEUED_RESOURCE": "QUEUED_RESOURCE is one of: `gcloud compute tpus queued-resources list --zone=ZONE`",
     "TYPE": "TYPE is one of: `gcloud compute tpus accelerator-types list --zone=ZONE`",
     "VERSION": "VERSION is one of: `gcloud compute tpus versions list --zone=ZONE`",

@@ -14,10 +14,11 @@ from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.display import is_bad, verdict_words, worst_first
 from tpuwatch.model.launches import CAME_UP
 from tpuwatch.model.restart import Phase
+from tpuwatch.model.slices import PeerState
 from tpuwatch.model.verdict import WELL, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tpuwatch.model.events import Event, Finding
     from tpuwatch.model.judged_node import JudgedNode
@@ -71,6 +72,7 @@ class Problems:
     blind_spots: tuple[BlindSpot, ...] = ()  # why that is so of nodes, or why their verdict is the last known one
     queued_resources: tuple[JudgedQueuedResource, ...] = ()  # those that have a problem
     judged: bool = True  # False: signals are read, and no node has a verdict yet, as after a start
+    silent: tuple[str, ...] = ()  # workers that are silent in nodes that are not bad, a few words for each node
 
     @property
     def counts(self) -> dict[str, int]:
@@ -90,7 +92,8 @@ class Problems:
         if not self.total and not self.judged:
             return "No node is judged yet"
         if not self.total:
-            return f"Nothing is known to be wrong: {self._unknown()}" if self.unknown else "Nothing is wrong"
+            doubts = [part for part in (self._unknown(), *self.silent) if part]
+            return f"Nothing is known to be wrong: {', '.join(doubts)}" if doubts else "Nothing is wrong"
         blind = [f"the signal {one.signal.value} fails ({one.problem.value})" for one in self.blind_spots]
         found = (self._nodes(), *blind, self._findings(), self._queued_resources(), self._daemon(), *self.restarts)
         parts = [part for part in found if part]
@@ -132,7 +135,7 @@ class Problems:
     def _unknown(self) -> str:
         if len(self.unknown) == 1:
             return f"{_name(self.unknown[0])} is unknown"
-        return f"{len(self.unknown)} of {self.watched} nodes are unknown"
+        return f"{len(self.unknown)} of {self.watched} nodes are unknown" if self.unknown else ""
 
 
 def present_problems(
@@ -160,8 +163,17 @@ def present_problems(
         unknown=tuple(node for node in watched if node.judgement.verdict is Verdict.UNKNOWN),
         blind_spots=_blind_spots(status, watched),
         queued_resources=tuple(one for one in status.queued_resources if one.problem is not None),
+        silent=tuple(_silent_workers(watched)),
         judged=bool(watched) or all(one.problem is Problem.OFF for one in status.signals),
     )
+
+
+def _silent_workers(nodes: Iterable[JudgedNode]) -> Iterator[str]:
+    for node in nodes:
+        silent = node.slice.those(PeerState.SILENT) if node.slice is not None else ()
+        if silent and not is_bad(node.judgement.verdict):
+            which = f"worker {silent[0].number}" if len(silent) == 1 else f"{len(silent)} workers"
+            yield f"{which} of {_name(node)} {'is' if len(silent) == 1 else 'are'} silent"
 
 
 def _blind_spots(status: DaemonStatus, nodes: Iterable[JudgedNode]) -> tuple[BlindSpot, ...]:

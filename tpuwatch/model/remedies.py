@@ -39,7 +39,7 @@ class RemedyStep(Enum):
         "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-auto-repair",
     )
     STATUS = Remedy(
-        "Look at what its own tpuwatch reports: `gcloud compute tpus tpu-vm ssh NODE " + _WHERE + " --worker=0 "
+        "Look at what its own tpuwatch reports: `gcloud compute tpus tpu-vm ssh NODE " + _WHERE + " --worker=WORKER "
         "--command='tpuwatch status'`",
         f"{_GCLOUD}/tpu-vm/ssh",
     )

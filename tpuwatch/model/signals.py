@@ -14,6 +14,7 @@ from tpuwatch.model.labels import node_label
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tpuwatch.model.causes import Cause
     from tpuwatch.model.events import Event
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.probe import Probe
@@ -296,11 +297,13 @@ class PeerVerdict:
     age: float  # how old the judgement was when it was sent, by that machine's own clock
     sources: frozenset[Source] = frozenset()  # that it rests on; none of a version that does not report them
     kind: WorkloadKind | None = None  # of the workload there
+    failed: Cause | None = None  # the first fault there that may explain why a program ended or stands still
+    failed_age: float = 0.0  # how old that was when it was sent, by that machine's own clock
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The tpuwatch on a watched node: one that has answered since the node was last seen to come up."""
+    """The tpuwatch on another machine: one that has answered since its node was last seen to come up."""
 
     answered: float  # when it last did
     verdict: PeerVerdict | None = None  # what it reported then; None: it had not judged yet
@@ -338,7 +341,8 @@ class Evidence(Local):
     # Of a node that the API does not list, or does not show as READY. A good answer without a value: no queued resource
     # makes the node.
     queued: Answer[QueuedResource] = field(default_factory=Answer)
-    peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
+    peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere: of its first worker
+    workers: Mapping[int, Answer[Peer]] | None = None  # of those that are asked, by number; None: none is to be asked
     loops: tuple[TrainingLoop, ...] = ()  # by the jobs' own word
 
     def answer(self, signal: Signal) -> Answer[Any]:
@@ -360,7 +364,9 @@ class Snapshot(Local):
     queued_resources: Mapping[str, tuple[QueuedResource, ...]] = field(default_factory=dict)
     api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
     asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
-    peers: Mapping[str, Answer[Peer]] = field(default_factory=dict)  # each of them, by the node's label
+    endpoints: tuple[str, ...] = ()  # the addresses of the own slice's workers, by the metadata server
+    # Each of them, by the node's label and the worker's number.
+    peers: Mapping[str, Mapping[int, Answer[Peer]]] = field(default_factory=dict)
     # The time by Google's servers, as the latest of their answers has it, at the zero of the monotonic clock.
     server_epoch: float | None = None
     loops: tuple[TrainingLoop, ...] = ()
@@ -388,20 +394,23 @@ class Snapshot(Local):
             identity=self.identity,
             cloud=mine,
             queued=self.queued.get(self.own, Answer()) if known else Answer(),
+            workers=None if self.asked.problem is Problem.OFF else self.peers.get(self.own, _NONE),
             loops=self.loops,
             **{one.name: getattr(self, one.name) for one in fields(Local)},
         )
 
     def others(self, now: float) -> list[Evidence]:
         """What is known of the nodes that are watched from here."""
-        unheard = OFF if self.asked.problem is Problem.OFF else _NOBODY
+        asked = self.asked.problem is not Problem.OFF
+        unheard = _NOBODY if asked else OFF
         return [
             Evidence(
                 node=label,
                 now=now,
                 cloud=answer,
                 queued=self.queued.get(label, Answer()),
-                peer=self.peers.get(label, unheard),
+                peer=self.peers.get(label, _NONE).get(0, unheard),
+                workers=self.peers.get(label, _NONE) if asked else None,
                 **_ELSEWHERE,
             )
             for label, answer in sorted(self.cloud.items())
@@ -410,4 +419,5 @@ class Snapshot(Local):
 
 
 _NOBODY: Final[Answer[Any]] = Answer(problem=Problem.ABSENT, detail="There was no reason yet to ask it.")
+_NONE: Final[dict[int, Answer[Peer]]] = {}
 _ELSEWHERE: Final[dict[str, Any]] = {one.name: OFF for one in fields(Local)}

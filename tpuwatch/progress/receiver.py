@@ -65,7 +65,9 @@ class Receiver:
 
     def wait(self, seconds: float) -> bool:
         """Wait for datagrams, at most so long; whether there are some."""
-        return bool(select.select([self._socket], [], [], seconds)[0])
+        readable = select.poll()  # takes any number of open files
+        readable.register(self._socket, select.POLLIN)
+        return bool(readable.poll(1000 * seconds))
 
     def take(self, limit: int) -> Iterator[Datagram]:
         """The datagrams that are there, at most `limit`."""

@@ -452,7 +452,7 @@ def start(sources: SignalSources) -> None:
     )
 
     def on_answer(answer: Answer[tuple[CloudNode, ...]]) -> None:
-        if sources.peers is not None and sources.peers.follow(source.answers, sources.snapshot.own):
+        if sources.peers is not None and sources.peers.follow(source.answers, sources.snapshot):
             sources.wake("peer")
         queued = {"queued": source.queued, "queued_resources": source.queued_resources}
         seen = {"cloud": source.answers, "beside": source.beside, **queued}

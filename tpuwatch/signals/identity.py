@@ -33,6 +33,7 @@ UNKNOWN_SECONDS: Final = 30.0  # until then
 _OFF: Final = "The metadata server is not asked: `enabled` under [cloud] is false."
 _DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
 _MAX_LINES: Final = 2000
+_MAX_ENDPOINTS: Final = 10_000
 _LINE: Final = re.compile(r"\s*([A-Z][A-Z0-9_]*)\s*:\s*(.*?)\s*")
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _KUBERNETES_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -86,7 +87,9 @@ def _product(value: str) -> str:
 
 
 def _endpoints(value: str) -> str:
-    return str(sum(1 for endpoint in value.split(",") if endpoint.strip()) or "")
+    """The addresses in their order: of a TPU VM "unknown:unknown:10.0.0.2,…", elsewhere names."""
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()][:_MAX_ENDPOINTS]
+    return ",".join(entry if entry.count(":") > 3 else entry.rpartition(":")[2] for entry in entries)
 
 
 def _yes_no(value: str) -> str:
@@ -121,6 +124,8 @@ _PLACES: Final[dict[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
 def ask_metadata(metadata: MetadataClient) -> dict[str, str]:
     """What the metadata server reports, by the names of Identity's fields; what it does not report is left out.
 
+    Besides, as "endpoints", the addresses of the slice's workers.
+
     Raises MetadataError.
     """
     env = parse_tpu_env(metadata.get("instance/attributes/tpu-env") or "")
@@ -137,7 +142,8 @@ def ask_metadata(metadata: MetadataClient) -> dict[str, str]:
 
 def _completed(reported: dict[str, str]) -> dict[str, str]:
     """What follows from what was reported."""
-    reported.setdefault("hosts", reported.pop("endpoints", ""))
+    endpoints = reported.get("endpoints", "")
+    reported.setdefault("hosts", str(endpoints.count(",") + 1) if endpoints else "")
     reported.setdefault("chips", _chips_per_host(reported.get("accelerator", ""), reported["hosts"]))
     spots = (reported.get("spot"), reported.pop("preemptible", ""))  # a spot VM need not report it in tpu-env
     reported["spot"] = "yes" if "yes" in spots else "no" if "no" in spots else ""
@@ -160,7 +166,7 @@ def combine(
         "zone": cloud.zone,
         "metrics_ports": ",".join(map(str, runtime_ports)),
     }
-    known = {name: Known(value, "metadata") for name, value in reported.items()}
+    known = {name: Known(value, "metadata") for name, value in reported.items() if name != "endpoints"}
     known.update({name: Known(value, "config") for name, value in configured.items() if value})
     if kubernetes:
         known["kubernetes"] = Known(kubernetes, "kubernetes")
@@ -213,6 +219,7 @@ class IdentitySignal:
         self._clock = clock
         self._pacing = Pacing(UNKNOWN_SECONDS, clock=clock, rng=rng, max_pause=2 * UNKNOWN_SECONDS)
         self._last: Answer[Identity] = Answer(combine(cloud, runtime_ports, {}, kubernetes))
+        self.endpoints: tuple[str, ...] = ()  # the addresses of the own slice's workers, as they were reported last
 
     @property
     def identity(self) -> Identity:
@@ -243,6 +250,7 @@ class IdentitySignal:
         self._pacing.interval = KNOWN_SECONDS if complete else UNKNOWN_SECONDS
         self._pacing.succeeded()
         asked = None if problem else self._clock.time()
+        self.endpoints = tuple(filter(None, reported.get("endpoints", "").split(",")))
         self._last = Answer(
             combine(self._cloud, self._runtime_ports, reported, self._kubernetes), asked, problem, detail, asked
         )
@@ -271,7 +279,7 @@ def start(sources: SignalSources) -> None:
             sources.misplaced = answer.detail
             _log.warning("%s", sources.misplaced or "This machine is where the configuration expects it.")
         if answer.value is not None and answer.value != sources.identity():
-            sources.post_fields(identity=answer.value)
+            sources.post_fields(identity=answer.value, endpoints=source.endpoints)
             if sources.has_answered("identity"):  # else they still wait for it
                 sources.wake("cloud", "runtime")  # there may be another node to ask for, or other ports
 

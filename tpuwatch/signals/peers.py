@@ -1,7 +1,8 @@
-"""The signal of the other nodes' tpuwatch: each is asked for its verdict, and one that stops answering is noticed.
+"""The signal of other machines' tpuwatch: each is asked for its verdict, and one that stops answering is noticed.
 
-Silence is reported only of one that has answered since its node last came up. If many stop answering at once, this
-machine's own network is the likely cause, and no silence counts.
+A watcher asks every worker of the nodes that it watches. A worker of a slice asks those that come next by their
+numbers, so that each is asked by as many. Silence is reported only of one that has answered since its node last came
+up. If many stop answering at once, this machine's own network is the likely cause, and no silence counts.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from tpuwatch.core import (
     TpuwatchError,
     clean,
     decode,
+    host_port,
 )
 from tpuwatch.model import (
     Action,
     Answer,
+    Cause,
     Confidence,
     Identity,
     Peer,
@@ -46,29 +49,31 @@ from tpuwatch.signals.peer_access import PeerAccess
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.config import PeersConfig
     from tpuwatch.core import Clock, HttpReply
-    from tpuwatch.model import CloudNode, NodeVerdictDocument
+    from tpuwatch.model import CloudNode, NodeVerdictDocument, Snapshot
     from tpuwatch.signals.sources import SignalSources
 
 
 AT_ONCE: Final = 16  # questions under way
+RING: Final = 16  # workers of its own slice that one asks
+_RING_POLLS: Final = 2  # polls between two questions to one of them
 FORGET_SECONDS: Final = 86_400.0  # one that has been silent for longer counts as one that never answered
 OUTAGE_COUNT: Final = 2  # so many silent at once, if they are …
 OUTAGE_SHARE: Final = 0.25  # … so many of those that have answered, in a zone or in all, are an outage here
 _OUTAGE_TRIES: Final = 2  # one lost answer is not silence
-_NOBODY: Final = "There is no other node that runs whose tpuwatch could be asked."
+_NOBODY: Final = "There is no other machine whose tpuwatch could be asked."
 _UNHEARD: Final = (
-    "No tpuwatch of another node has answered yet. On the nodes, set `listen` under [http] to an address that this "
+    "No tpuwatch of another machine has answered yet. There, set `listen` under [http] to an address that this "
     "machine can reach, such as 0.0.0.0:9478, and let it through the firewall."
 )
 _NOT_YET: Answer[Peer] = Answer(detail="It was not asked yet.")
 
 E = TypeVar("E", bound=Enum)
-PATH: Final = "/api/v1/status"
-MAX_REPLY_BYTES: Final = 1 << 20  # with the head
+PATH: Final = "/api/v1/peer"
+MAX_REPLY_BYTES: Final = 1 << 18  # with the head
 _HEADERS: Final = {"Accept": "application/json"}
 _NO_NAME: Final = (
     Problem.UNREACHABLE,
@@ -109,13 +114,14 @@ class PeersSignal:
     """Asks the other nodes' tpuwatch. `ask` is for one thread; `follow`, `close` and `answers` are for any."""
 
     def __init__(self, peers: PeersConfig, *, clock: Clock, rng: random.Random) -> None:
-        self.answers: Mapping[str, Answer[Peer]] = {}  # by label, replaced when an answer changed, and periodically
+        # By the node's label and the worker's number; replaced when an answer changed, and periodically.
+        self.answers: Mapping[str, Mapping[int, Answer[Peer]]] = {}
         self._peers = peers
         self._access = PeerAccess(peers)
         self._clock = clock
         self._rng = rng
         self._lock = threading.Lock()
-        self._known: dict[str, _Peer] = {}
+        self._known: dict[tuple[str, int], _Peer] = {}
         self._closed = False
         self._replaced_at = -1e9  # when `answers` was replaced, by the monotonic clock
 
@@ -126,50 +132,61 @@ class PeersSignal:
             due = min((peer.pacing.due_in for peer in self._known.values()), default=self._peers.poll_seconds)
         return max(due, min(2.0, self._peers.poll_seconds / 10))
 
-    def follow(self, nodes: Mapping[str, Answer[CloudNode]], own: str) -> bool:
-        """Update the peers from the cloud's answers by label. Returns whether there is a new one to ask.
+    def follow(self, nodes: Mapping[str, Answer[CloudNode]], here: Snapshot) -> bool:
+        """Update the peers from the cloud's answers by label, and from what is known `here`. Returns whether there is a
+        new one to ask.
 
         Earlier answers of a node that is not up, or was created again, no longer count. One that a list lacks is
         forgotten when further lists lack it too: a list may lose a node once.
         """
+        expected = {
+            (label, place.worker): place
+            for label, answer in nodes.items()
+            if label != here.own and answer.value is not None and answer.problem is not Problem.GONE
+            for place in self._places(answer.value, here.own)
+        }
+        own = nodes.get(here.own)
+        expected |= {(here.own, one.worker): one for one in self._ring(own.value if own else None, here)}
         with self._lock:
             before, self._known = self._known, {}
-            for label, answer in nodes.items():
-                node = answer.value
-                if label == own or node is None or answer.problem is Problem.GONE or not node.runs:
-                    continue
-                peer = before.get(label)
-                if peer is None or peer.node.created != node.created:
-                    pacing = Pacing(self._peers.poll_seconds, clock=self._clock, rng=self._rng)
-                    peer = _Peer(label, pacing, self._clock, self._access)
-                peer.node, peer.url, peer.missed = node, self._url(node, own), 0
-                self._known[label] = peer
-            for label, peer in before.items():
-                missed = nodes.get(label)
-                if (missed is None or missed.problem is Problem.GONE) and label != own and peer.missed < _LISTS:
+            for key, place in expected.items():
+                peer = before.get(key)
+                if peer is None or peer.place.created != place.created:
+                    interval = self._peers.poll_seconds * (_RING_POLLS if place.of_own_slice else 1)
+                    peer = _Peer(Pacing(interval, clock=self._clock, rng=self._rng), self._clock, self._access)
+                peer.place, peer.missed = place, 0
+                self._known[key] = peer
+            for key, peer in before.items():
+                other = key[0] != here.own or peer.place.of_own_slice
+                if key not in expected and other and peer.missed < _LISTS and _may_run(nodes.get(key[0])):
                     peer.missed += 1
-                    self._known[label] = peer
+                    self._known[key] = peer
             return bool(self._known.keys() - before.keys())
 
     def ask(self) -> Answer[tuple[Peer, ...]]:
         """Ask the peers that are due. Takes two timeouts at most; a peer that is not reached by then stays due."""
         self._ask_all(self._due())
         with self._lock:
-            peers = list(self._known.values())
-        outage = _outage(peers)
-        answers = {peer.label: peer.answer for peer in peers}
-        if outage:
-            answers |= {one.label: _suspect(one.answer, outage) for one in peers if one.silent}
+            known = dict(self._known)
+        peers = list(known.values())
+        outage = _outage([peer for peer in peers if not peer.place.of_own_slice and peer.place.worker == 0])
+        ring = _ring_outage([peer for peer in peers if peer.place.of_own_slice])
+        answers: dict[str, dict[int, Answer[Peer]]] = {}
+        for (label, worker), peer in known.items():
+            suspect = ring if peer.place.of_own_slice else outage
+            answer = _suspect(peer.answer, suspect) if suspect and peer.silent else peer.answer
+            answers.setdefault(label, {})[worker] = answer
         self._replace(answers)
-        return self._summary(peers, outage)
+        return self._summary(peers, outage or ring)
 
     def ask_now(self, label: str) -> Peer | None:
-        """Ask one of them, due or not, beside `ask` and without a mark on its answers; None where it cannot be asked.
+        """Ask the first worker of a node, due or not, beside `ask` and without a mark on its answers; None where it
+        cannot be asked.
 
         For any thread. Takes one timeout at most.
         """
         with self._lock:
-            peer = None if self._closed else self._known.get(label)
+            peer = None if self._closed else self._known.get((label, 0))
         return peer.ask_now(self._peers.timeout_seconds) if peer is not None else None
 
     def close(self) -> None:
@@ -180,16 +197,38 @@ class PeersSignal:
         for peer in peers:
             peer.client.close()
 
-    def _url(self, node: CloudNode, own: str) -> str:
-        """A name without a zone in `addresses` is of the zone of this machine, as it is in `nodes` under [cloud]."""
+    def _places(self, node: CloudNode, own: str) -> Iterator[_Place]:
+        """Where each worker of another node is asked; nowhere while its machines are not up."""
+        if not node.runs:
+            return
+        name = (node.project, node.zone, node.name)
+        for worker, address in enumerate(node.addresses or ("",)):
+            url = self._url(address)
+            if worker == 0:
+                url = self._given(node, own) or url
+            yield _Place(*name, worker, url, node.created)
+
+    def _ring(self, node: CloudNode | None, here: Snapshot) -> Iterator[_Place]:
+        """The workers of this machine's own slice that come next by their numbers. Each is asked by as many."""
+        identity = here.identity
+        addresses = here.endpoints or (node.addresses if node is not None else ())
+        number = int(identity.worker.value or -1)
+        if not identity.node.value or not 0 <= number < len(addresses):
+            return
+        name = (identity.project.value, identity.zone.value, identity.node.value)
+        for step in range(1, min(RING, len(addresses) - 1) + 1):
+            worker = (number + step) % len(addresses)
+            yield _Place(*name, worker, self._url(addresses[worker]), of_own_slice=True)
+
+    def _given(self, node: CloudNode, own: str) -> str:
+        """The address of its first worker in `addresses`: a name without a zone is of the zone of this machine."""
         home, _ = split_label(own)
-        for name in (node_label(node.zone, node.name), *([node.name] if node.zone == home else [])):
-            if name in self._peers.addresses:
-                return self._peers.addresses[name]
-        if not node.address:
-            return ""
-        host = f"[{node.address}]" if ":" in node.address else node.address
-        return f"{'https' if self._peers.tls else 'http'}://{host}:{self._peers.port}"
+        names = (node_label(node.zone, node.name), *([node.name] if node.zone == home else []))
+        return next((self._peers.addresses[name] for name in names if name in self._peers.addresses), "")
+
+    def _url(self, address: str) -> str:
+        scheme = "https" if self._peers.tls else "http"
+        return f"{scheme}://{host_port(address, self._peers.port)}" if address else ""
 
     def _due(self) -> list[_Peer]:
         """Return the peers that are due; of those that failed only so many that the others do not wait for them."""
@@ -217,12 +256,14 @@ class PeersSignal:
         for thread in more:
             thread.join()
 
-    def _replace(self, answers: dict[str, Answer[Peer]]) -> None:
+    def _replace(self, answers: Mapping[str, Mapping[int, Answer[Peer]]]) -> None:
         """Replace the answers; if nothing has changed only now and then, as each replacement has all nodes judged."""
         now = self._clock.monotonic()
         before = self.answers
         same = answers.keys() == before.keys() and all(
-            _comparable(answers[label]) == _comparable(before[label]) for label in before
+            workers.keys() == before[label].keys()
+            and all(_comparable(answer) == _comparable(before[label][worker]) for worker, answer in workers.items())
+            for label, workers in answers.items()
         )
         if not same or now - self._replaced_at >= self._peers.poll_seconds / 3:
             self.answers, self._replaced_at = answers, now
@@ -237,15 +278,37 @@ class PeersSignal:
         return Answer(answered, at, None if good else problem, "" if good else detail, self._clock.time())
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tpuwatch is expected: the worker of a node."""
+
+    project: str
+    zone: str
+    node: str
+    worker: int
+    url: str  # "" where no address is known
+    created: float | None = None  # the node
+    of_own_slice: bool = False
+
+    @property
+    def called(self) -> str:
+        """For the log."""
+        return f"{self.node}, worker {self.worker}" if self.worker else self.node
+
+
+def _may_run(answer: Answer[CloudNode] | None) -> bool:
+    """Whether a node may run, of whose workers a list lacks one: it may have lost the node or an address."""
+    node = answer.value if answer is not None else None
+    return node is None or (answer is not None and answer.problem is Problem.GONE) or node.runs
+
+
 class _Peer:
-    """The tpuwatch of one node: its last answer, and since when there is none."""
+    """The tpuwatch of one machine: its last answer, and since when there is none."""
 
-    node: CloudNode
-    url: str
-    missed: int  # lists without the node, one after the other
+    place: _Place
+    missed: int  # lists without it, one after the other
 
-    def __init__(self, label: str, pacing: Pacing, clock: Clock, access: PeerAccess) -> None:
-        self.label = label
+    def __init__(self, pacing: Pacing, clock: Clock, access: PeerAccess) -> None:
         self._access = access
         self.pacing = pacing
         self.client = HttpClient(clock)
@@ -274,7 +337,7 @@ class _Peer:
             self._failed(error)
         except Exception as error:  # noqa: BLE001 # an unexpected error must not end the turn of the others
             if self.answer.problem is not Problem.INTERNAL:  # it is logged once, and not at each poll
-                _log.warning("The tpuwatch of %s could not be asked.", self.label, exc_info=error)
+                _log.warning("The tpuwatch of %s could not be asked.", self.place.called, exc_info=error)
             self._failed(PeerError(Problem.INTERNAL, "An error in tpuwatch; its log has the details."))
         else:
             self.pacing.succeeded()
@@ -291,17 +354,18 @@ class _Peer:
             now = self._clock.time()
             return Peer(now, None, now, 1, error.refused) if error.silent or error.refused else None
         except Exception:  # noqa: BLE001 # nothing is known then
-            _log.warning("The tpuwatch of %s could not be asked.", self.label, exc_info=True)
+            _log.warning("The tpuwatch of %s could not be asked.", self.place.called, exc_info=True)
             return None
         return Peer(self._clock.time(), reply.verdict, boot_id=reply.boot_id)
 
     def _request(self, seconds: float, client: HttpClient) -> PeerReply:
-        if not self.url:
+        url = self.place.url
+        if not url:
             text = "The Cloud TPU API gives no address of it: give one in `addresses` under [peers]."
             raise PeerError(Problem.UNREACHABLE, text)
-        reply = ask(self.url, client, seconds=seconds, access=self._access)
-        if other := _mismatch(reply, self.node):
-            text = f"At {self.url} {other}, not the one of {self.node.name}. Check `addresses` under [peers]."
+        reply = ask(url, client, seconds=seconds, access=self._access)
+        if other := _mismatch(reply, self.place):
+            text = f"At {url} {other}, not the one of {self.place.called}. Check `addresses` under [peers]."
             raise PeerError(Problem.FOREIGN, text)
         return reply
 
@@ -330,20 +394,24 @@ class _Peer:
         self.answer = Answer(value, None if value is None else now, problem, detail, now)
 
 
-def _mismatch(reply: PeerReply, node: CloudNode) -> str:
-    """Who answers, if it is not the tpuwatch of this node."""
+def _mismatch(reply: PeerReply, place: _Place) -> str:
+    """Who answers, if it is not the tpuwatch of this worker."""
     if not reply.node:
         return "answers a tpuwatch that does not know of which node it is"
-    mine = (node.project, node.zone, node.name)
-    theirs = (reply.project or node.project, reply.zone or node.zone, reply.node)
-    return "" if mine == theirs else f"the tpuwatch of {'/'.join(theirs)} answers"
+    mine = (place.project, place.zone, place.node)
+    theirs = (reply.project or place.project, reply.zone or place.zone, reply.node)
+    if mine != theirs:
+        return f"the tpuwatch of {'/'.join(theirs)} answers"
+    return "" if reply.worker in ("", str(place.worker)) else f"the tpuwatch of worker {reply.worker} answers"
 
 
 def _comparable(answer: Answer[Peer]) -> tuple[object, ...]:
     """Return the parts of an answer whose change matters; its age does not."""
     peer = answer.value
     verdict = peer.verdict if peer else None
-    judged = (verdict.verdict, verdict.action, verdict.signals, verdict.sources, verdict.kind) if verdict else None
+    judged = None
+    if verdict is not None:
+        judged = (verdict.verdict, verdict.action, verdict.signals, verdict.sources, verdict.kind, verdict.failed)
     silence = (peer.silent_since is None, min(peer.tries, 5), peer.refuses) if peer else None
     return judged, silence, answer.problem, peer.boot_id if peer else ""
 
@@ -355,8 +423,8 @@ def _suspect(answer: Answer[Peer], outage: str) -> Answer[Peer]:
 def _outage(peers: list[_Peer]) -> str:
     """Return a sentence if many have fallen silent at once, else ""."""
     answered = [peer for peer in peers if peer.has_answered]
-    all_of = Counter(peer.node.zone for peer in answered)
-    silent = Counter(peer.node.zone for peer in answered if peer.silent)
+    all_of = Counter(peer.place.zone for peer in answered)
+    silent = Counter(peer.place.zone for peer in answered if peer.silent)
     groups = [(f"in zone {zone}", silent[zone], all_of[zone]) for zone in sorted(silent)]
     for where, count, many in [("that are watched", silent.total(), all_of.total()), *groups]:
         if count >= OUTAGE_COUNT and count >= OUTAGE_SHARE * many:
@@ -365,6 +433,17 @@ def _outage(peers: list[_Peer]) -> str:
                 "own network is the suspect, so the silence of none of them counts."
             )
     return ""
+
+
+def _ring_outage(peers: list[_Peer]) -> str:
+    """Return a sentence if all workers of the own slice that have answered have fallen silent, several of them."""
+    answered = [peer for peer in peers if peer.has_answered]
+    if len(answered) < OUTAGE_COUNT or not all(peer.silent for peer in answered):
+        return ""
+    return (
+        f"All {len(answered)} workers of this slice whose tpuwatch has answered are silent at once: this machine's own "
+        "network is the suspect, so the silence of none of them counts."
+    )
 
 
 class PeerError(TpuwatchError):
@@ -386,6 +465,7 @@ class PeerReply:
     node: str  # "" where it does not know
     verdict: PeerVerdict | None  # None: it has not judged yet
     boot_id: str = ""  # of its machine's boot; "" where it does not report it
+    worker: str = ""  # its number in the node; "" where it does not know
 
 
 def ask(url: str, client: HttpClient, *, seconds: float, access: PeerAccess | None = None) -> PeerReply:
@@ -418,7 +498,7 @@ def read_reply(document: Any, url: str) -> PeerReply:
     project, zone, name = (clean(one.value, _MAX_NAME) for one in (known.project, known.zone, known.node))
     boot_id = clean(status.host.boot_id, _MAX_NAME) if status.host is not None else ""
     verdict = _verdict(status.node, status.now) if status.node is not None else None
-    return PeerReply(project, zone, name, verdict, boot_id)
+    return PeerReply(project, zone, name, verdict, boot_id, clean(known.worker.value, _MAX_NAME))
 
 
 def _verdict(node: NodeVerdictDocument, now: float) -> PeerVerdict | None:
@@ -436,6 +516,8 @@ def _verdict(node: NodeVerdictDocument, now: float) -> PeerVerdict | None:
         age=max(0.0, now - node.judged),
         sources=_sources(node.sources),
         kind=_one_of(WorkloadKind, node.kind),
+        failed=_one_of(Cause, node.failure.cause) if node.failure else None,
+        failed_age=max(0.0, now - node.failure.at) if node.failure else 0.0,
     )
 
 
@@ -470,7 +552,7 @@ def start(sources: SignalSources) -> None:
 
     def on_answer(answer: Answer[tuple[Peer, ...]]) -> None:
         sources.post(Signal.PEER, answer.counted(), peers=source.answers)
-        metrics.set_answers(source.answers)
+        metrics.set_answers({label: workers[0] for label, workers in source.answers.items() if 0 in workers})
 
     calls = 2 * config.timeout_seconds
     sources.add("peer", source, config.poll_seconds, on_answer, after="cloud", calls=calls)

@@ -19,6 +19,7 @@ from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
+from tpuwatch.sim.cloud.workers import SimulatedWorkers
 from tpuwatch.sim.cloud.world import World
 from tpuwatch.sim.control import ControlServer
 from tpuwatch.sim.directory import CONFIG, INFO
@@ -101,6 +102,9 @@ class Simulator:
         pages = Pages(self.world, path, worker, MetadataDialect(self.scenario.dialect), self.runtime.ports)
         self.metadata = MetadataServer(self.world, pages)
         started.callback(self.metadata.close)
+        self.workers = self._played()
+        if self.workers is not None:
+            started.callback(self.workers.close)
         host, port = listen
         host = f"[{host}]" if ":" in host else host
         self.monitoring = MonitoringService(self.world)
@@ -110,6 +114,13 @@ class Simulator:
         started.callback(self.rest.close)
         self.control = ControlServer(self.executor.execute, self.state)
         started.callback(self.control.close)
+
+    def _played(self) -> SimulatedWorkers | None:
+        """The tpuwatch of the workers that are played."""
+        here = (self.scenario.own_path, self.scenario.worker)
+        nodes = [node for node in self.world.nodes.values() if node.played]
+        played = [(node.path, number) for node in nodes for number in range(node.hosts) if (node.path, number) != here]
+        return SimulatedWorkers(self.world, played) if played else None
 
     def __enter__(self) -> Simulator:  # noqa: PYI034 - Self is in typing from 3.11 on
         return self
@@ -124,6 +135,8 @@ class Simulator:
         self.timeline.play_due(on_step)  # steps at 0 take effect before anything is served
         self._publish()
         self.metadata.start()
+        if self.workers is not None:
+            self.workers.start()
         self.rest.start()
         self.control.start()
         self._thread = threading.Thread(target=self._run, args=(on_step,), name="sim-timeline", daemon=True)
@@ -178,6 +191,7 @@ class Simulator:
             "health": {"boot_grace_seconds": 0.0},  # the real machine may have booted just now
             "http": {"listen": f"{HOST}:0"},  # another daemon may have the usual port
             "state": {"dir": str(self.directory.path / "state")},
+            **({"peers": {"enabled": True, "port": self.workers.port, "poll_seconds": 5.0}} if self.workers else {}),
         }
 
     def config(self, **more: Mapping[str, Any]) -> str:

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import format_age, format_seconds, format_size, format_time, iso
 from tpuwatch.libtpu import counted
-from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, queued_words, tone, verdict_words
+from tpuwatch.model import (
+    Action,
+    PeerState,
+    Problem,
+    cloud_words,
+    is_bad,
+    node_label,
+    queued_words,
+    tone,
+    verdict_words,
+)
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import print_remedy
 from tpuwatch.terminal.table import print_table
@@ -48,6 +58,7 @@ def print_node(
     printed = [signal.detail[:_BEGINNING] for signal in _failed(signals)]
     verdict = node.verdict
     _print_verdict(console, node, now)
+    _print_slice(console, node)
     if node.reasons and tone(verdict) != "good":  # a good verdict takes few lines
         console.line("Why:", indent=3, style="bold")
     for reason in node.reasons:
@@ -69,6 +80,8 @@ def print_node(
 def print_brief_node(console: Console, node: NodeDocument, now: float) -> None:
     """A node in a few lines: its verdict and since when, what it means, the first reason, and the first thing to do."""
     _print_verdict(console, node, now)
+    if node.slice is not None and node.slice.workers:
+        _print_slice(console, node)
     if tone(node.verdict) in ("bad", "warn"):
         if node.reasons:
             console.line(f"Why: {node.reasons[0].text}", indent=3, hang=5)
@@ -84,6 +97,13 @@ def _print_verdict(console: Console, node: NodeDocument, now: float) -> None:
     headline = f"{_name(node)}: {_verdict_words(node)}{since} ({node.confidence})"
     console.line(headline, style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
     console.line(node.summary, indent=3)
+
+
+def _print_slice(console: Console, node: NodeDocument) -> None:
+    """How it stands with the workers of a node with several."""
+    if node.slice is not None:
+        lost = node.slice.states[PeerState.SILENT.value] or node.slice.first_failed is not None
+        console.line(f"Slice: {node.slice.sentence}", indent=3, hang=2, style="yellow" if lost else "dim")
 
 
 def _verdict_words(node: NodeDocument) -> str:

@@ -80,7 +80,8 @@ def print_whole_status(
 
 def print_headline(console: Console, status: StatusDocument) -> None:
     wrong = any(status.problem_counts.values())
-    well = status.judged and not status.unknown_nodes
+    lost = status.node is not None and status.node.slice is not None and status.node.slice.states["silent"]
+    well = status.judged and not status.unknown_nodes and not lost
     style = "red" if wrong else "green" if well else "yellow"
     console.line(status.headline, style=f"bold {style}")
     blind = [spot.sentence for spot in status.blind_spots]

@@ -161,10 +161,10 @@ def print_recent_restarts(console: Console, documents: DaemonDocument) -> None:
 
 
 def _restarts(records: Sequence[RestartDocument]) -> Iterator[tuple[float, str, str]]:
-    """When each restart began, and it in a line."""
+    """When each restart began, and it in a line. What a record has of one that has ended, its history has too."""
     for record in records:
-        style = "yellow" if record.open else _restart_style(record.phase)
-        yield record.began or record.requested, style, _restart_words(record, record)
+        if record.open:
+            yield record.began or record.requested, "yellow", _restart_words(record, record)
         for one in record.history:
             yield one.began, _restart_style(one.phase), _restart_words(record, one)
 

@@ -17,6 +17,7 @@ from tpuwatch.model import (
     TuneHost,
     workload_of,
 )
+from tpuwatch.tune.history import set_bytes
 from tpuwatch.tune.host import generation_of
 from tpuwatch.tune.policy import decide
 from tpuwatch.tune.proposal import GUIDE
@@ -108,10 +109,20 @@ def _step(failed: Launch, decision: SizeDecision, how: str) -> str:
         return f"No {SIZE} that is allowed would do. {decision.reasons[0]}"
     size = DEFAULT_PREMAPPED_BYTES if decision.size_bytes is None else decision.size_bytes
     need = failed.premapped_need_bytes
-    if size <= max(failed.premapped_bytes or 0, need or 0):
+    if size <= max(_had(failed), need or 0):
         return ""
     gets = f"Raise {SIZE} to {size} ({format_size(size)})"
     if decision.size_bytes is None:
         gets = f"Leave {SIZE} unset, which gives libtpu's own {format_size(size)}"
-    needed = f", as a need of {format_size(need)} was seen," if need else ""
-    return f"{gets}{needed} and start the program again{how}."
+    needed = f", as a need of {format_size(need)} was seen" if need else ""
+    return f"{gets}{needed}, and start the program again{how}."
+
+
+def _had(failed: Launch) -> int:
+    """The bytes of its buffer: as libtpu's log has them, else as its environment has had libtpu make it."""
+    if failed.premapped_bytes is not None:
+        return failed.premapped_bytes
+    given = failed.environment.get(SIZE)
+    if given:  # an empty one is as none
+        return set_bytes(given)
+    return DEFAULT_PREMAPPED_BYTES if failed.environment else 0

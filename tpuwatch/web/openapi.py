@@ -14,6 +14,7 @@ from tpuwatch.model import (
     FindingsDocument,
     LaunchesDocument,
     NodesDocument,
+    PeerStatusDocument,
     RestartsDocument,
     StatusDocument,
     TargetDocument,
@@ -68,6 +69,7 @@ SERVED: Final[Mapping[str, Served]] = {
     "restarts": Served(RestartsDocument, "Restarts of nodes, and the latest decisions", {"limit": _LIMIT}),
     "targets": Served(TargetDocument, "Where to scrape each machine, for Prometheus", {}, is_list=True),
     "tune": Served(TuneDocument, "What is decided for the next launches", {"limit": _LIMIT}),
+    "peer": Served(PeerStatusDocument, "What other machines' tpuwatch ask for: the verdict on this machine", {}),
     "openapi.json": Served(None, "This description", {}),
 }
 

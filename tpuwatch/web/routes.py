@@ -26,6 +26,7 @@ from tpuwatch.model import (
     LaunchesDocument,
     NodeDocument,
     NodesDocument,
+    PeerStatusDocument,
     ReadinessDocument,
     ReadyDocument,
     RestartDocument,
@@ -206,6 +207,7 @@ class Api:
             "/api/v1/restarts": self.restarts,
             "/api/v1/targets": self.targets,
             "/api/v1/tune": self.tune,
+            "/api/v1/peer": self.peer,
             "/api/v1/openapi.json": self.openapi,
         }
 
@@ -215,6 +217,11 @@ class Api:
         status = self._view.status()
         sentences = restart_sentences(status.restarts, status.now) if status.restarts else []
         return StatusDocument.of(status, _problems(self._view), sentences)
+
+    def peer(self, query: str) -> PeerStatusDocument:
+        """What other machines' tpuwatch ask for."""
+        parameters(query, SERVED["peer"].parameters)
+        return PeerStatusDocument.of(self._view.status())
 
     def events(self, query: str) -> EventsDocument:
         """Stored events, oldest first: those after an id, or else the newest."""

@@ -23,7 +23,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError
+from tpuwatch.core import ConfigError, host_port
 from tpuwatch.web.access import Access
 from tpuwatch.web.known_hosts import KnownHosts
 from tpuwatch.web.routes import Response, Routes, error_response
@@ -98,7 +98,7 @@ class HttpServer:
     def url(self) -> str:
         host, port = self.address
         scheme = self._server.access.scheme
-        return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+        return f"{scheme}://{host_port(host, port)}/"
 
     def set_hosts(self, hosts: Collection[str]) -> None:
         """From now on answer to these names, besides those that the server knows itself."""

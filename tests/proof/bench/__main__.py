@@ -12,7 +12,21 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.proof.bench import catch_up, faults, fleet, follow, idle, kinds, memory, mtail, node, restarts, startup, tune
+from tests.proof.bench import (
+    catch_up,
+    faults,
+    fleet,
+    follow,
+    idle,
+    kinds,
+    memory,
+    mtail,
+    node,
+    restarts,
+    slices,
+    startup,
+    tune,
+)
 from tests.proof.bench import exec as execution
 from tests.proof.bench.figures import FULL, SMOKE, Bench, Figure, heading, markdown, row, summary
 
@@ -32,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "memory": memory.flat,
     "node": node.node,
     "fleet": fleet.fleet,
+    "slice": slices.slices,
     "faults": faults.faults,
     "restarts": restarts.restarts,
     "exec": execution.run,

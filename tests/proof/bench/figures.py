@@ -63,6 +63,7 @@ class Scale:
     long_events: int = 1_000_000
     runs: int = 11  # of a command or a call, whose median counts
     nodes: int = 5000  # in one zone
+    slice_hosts: int = 2048
     polls: int = 12  # of them
     fast_poll_seconds: float = 2.0  # between two polls where many are to be seen soon
     stop_seconds: float = 4.37  # that the simulated cloud takes to stop a node: no multiple of any poll
@@ -88,6 +89,7 @@ SMOKE = Scale(
     long_events=2000,
     runs=3,
     nodes=600,
+    slice_hosts=40,
     polls=2,
     fast_poll_seconds=1.0,
     stop_seconds=0.37,

@@ -38,13 +38,34 @@ def fleet(bench: Bench) -> Iterator[Figure]:
         with watcher(client, bench.scratch / "fast", cloud={"poll_seconds": bench.scale.fast_poll_seconds}) as watching:
             yield from _polls(watching, bench.scale.polls, bare)
         with watcher(client, bench.scratch / "usual", cloud={"poll_seconds": USUAL_POLL_SECONDS}) as watching:
-            _wait_until_judged(watching, bare.nodes)
-            time.sleep(bench.scale.settle_seconds)
-            with processor_share(watching.pid) as share:
-                time.sleep(bench.scale.idle_seconds)
-            peak = peak_bytes(watching.pid) / (1 << 20)
-    yield Figure("fleet, polled every 30 s: processor", 100 * share[watching.pid], "%", at_most=1)
+            share, peak = _usual(bench, watching, bare.nodes)
+    yield Figure("fleet, polled every 30 s: processor", share, "%", at_most=1)
     yield Figure("fleet, polled every 30 s: most resident memory", peak, "MiB", at_most=150)
+    yield from _large(bench)
+
+
+def _large(bench: Bench) -> Iterator[Figure]:
+    """Four times as many, as they are polled by default."""
+    nodes = 4 * bench.scale.nodes
+    with (
+        simulator(bench.scratch / "large-sim", "fleet", "--nodes", str(nodes)) as client,
+        watcher(client, bench.scratch / "large", cloud={"poll_seconds": USUAL_POLL_SECONDS}) as watching,
+    ):
+        share, peak = _usual(bench, watching, nodes)
+        calls = number(watching.scrape(), _CALLS)
+    yield Figure("large fleet: nodes", nodes, "")
+    yield Figure("large fleet, polled every 30 s: processor", share, "%", at_most=4)
+    yield Figure("large fleet, polled every 30 s: most resident memory", peak, "MiB", at_most=300)
+    yield Figure("large fleet: API calls until then", calls, "")
+
+
+def _usual(bench: Bench, watching: Watcher, nodes: int) -> tuple[float, float]:
+    """The percentage of a core that it takes, and the most MiB of memory that it had."""
+    _wait_until_judged(watching, nodes)
+    time.sleep(bench.scale.settle_seconds)
+    with processor_share(watching.pid) as share:
+        time.sleep(bench.scale.idle_seconds)
+    return 100 * share[watching.pid], peak_bytes(watching.pid) / (1 << 20)
 
 
 class _Bare:

@@ -40,15 +40,20 @@ def simulator(directory: Path, scenario: str, *options: str) -> Iterator[Client]
 
 
 @contextlib.contextmanager
-def watcher(client: Client, directory: Path, **tables: dict[str, Any]) -> Iterator[Watcher]:
-    """The real daemon, which watches all of the simulated cloud; `tables` change its configuration."""
+def watcher(
+    client: Client, directory: Path, environ: dict[str, str] | None = None, **tables: dict[str, Any]
+) -> Iterator[Watcher]:
+    """The real daemon, which watches all of the simulated cloud; `tables` change its configuration, `environ` its
+    environment."""
     directory.mkdir()
     logs = directory / "logs"
     logs.mkdir()
     settings = {name: client.info["settings"][name] for name in ("cloud", "runtime", "monitoring")}
-    node = toml_text({name: {**keys, **tables.get(name, {})} for name, keys in settings.items()})
-    environ = client.info["environment"]
-    with daemon(logs, directory / "state", node=node, environ=environ) as pid:
+    if environ is not None:
+        settings["cloud"] = {key: one for key, one in settings["cloud"].items() if key != "metadata_server"}
+    node = toml_text({name: {**settings.get(name, {}), **tables.get(name, {})} for name in {**settings, **tables}})
+    around = {**client.info["environment"], **(environ or {})}
+    with daemon(logs, directory / "state", node=node, environ=around) as pid:
         yield Watcher(pid, directory / "state")
 
 
@@ -57,11 +62,11 @@ class Watcher:
 
     def __init__(self, pid: int, state: Path) -> None:
         self.pid = pid
-        self._address = (state / ADDRESS_FILE).read_text().strip()
+        self.address = (state / ADDRESS_FILE).read_text().strip()
 
     def scrape(self) -> str:
         """The text of /metrics."""
-        connection = http.client.HTTPConnection(self._address, timeout=SECONDS)
+        connection = http.client.HTTPConnection(self.address, timeout=SECONDS)
         try:
             connection.request("GET", "/metrics")
             return connection.getresponse().read().decode()

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.proof.chaos.command_nest import PARENT, PROJECT, ZONE
+from tests.standins.peer_server import status
 from tests.standins.tpu_nodes import RefusalError, State
 from tpuwatch.sim.serving import LocalServer
 
@@ -17,7 +18,7 @@ SILENT_SECONDS: Final = 5.0  # of real time: longer than anybody waits
 
 
 class NodePeers(LocalServer):
-    """Serves /NODE/api/v1/status for all nodes."""
+    """Serves /NODE/api/v1/peer for all nodes."""
 
     def __init__(self, nodes: TpuNodes) -> None:
         """Binds a free port at once; requests are answered after `start`."""
@@ -39,19 +40,9 @@ class NodePeers(LocalServer):
         action = "none" if truth.well else "reset_queued_resource" if several else "restart_node"
         known = {"project": PROJECT, "zone": ZONE, "node": node}
         return {
-            "now_epoch": 1000.0,
+            **status(node, verdict, action, sources=["runtime"], project=PROJECT, zone=ZONE),
             "identity": {name: {"value": value, "source": "metadata"} for name, value in known.items()},
             "host": {"boot_id": f"{node}-{shown.id}-{truth.boots}"},
-            "node": {
-                "verdict": verdict,
-                "action": action,
-                "confidence": "high",
-                "summary": "So it is.",
-                "judged_epoch": 1000.0,
-                "sources": ["runtime"],
-                "reasons": [{"signal": "runtime"}, {"signal": "host"}],
-            },
-            "signals": [],
         }
 
 

@@ -33,7 +33,7 @@ _NOT_RUN: Final = frozenset({"exec", "run", "top", "demo", "sim", "install"})  #
 def faults(shown: Mapping[str, Shown]) -> Iterator[str]:
     """Answers that are none, and tracebacks of ours."""
     for name, view in shown.items():
-        if name == "page" or name == "metrics" or name.startswith("api."):
+        if name == "metrics" or name.startswith(("page", "api.")):
             if view.code != 200:
                 yield f"{name} answers {view.code}: {view.text[:200]}"
         elif view.code == _MISUSED:

@@ -1,7 +1,7 @@
 """A training program as a user may have it, on a TPU that is not there: it does what each line of its input says.
 
 It has nothing of the checkout, and tells tpuwatch of its steps by `tpuwatch.workload`, as docs/heartbeats.md shows.
-libtpu's part of the log is written as the simulator writes it.
+libtpu's part of the log is written as the simulator writes it, with the buffer that the environment sets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tpuwatch.sim.host.filesystem import on_machine
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
 from tpuwatch.sim.host.launch import PADDED
+from tpuwatch.sim.host.libtpu_settings import read
 from tpuwatch.sim.host.logwriter import SimulatedProcess
 from tpuwatch.workload import flush, heartbeat
 
@@ -30,8 +31,9 @@ def main() -> int:
 def _train(logs: Path) -> int:
     output = JobOutput(sys.stdout)
     libtpu = SimulatedProcess(GlogFiles(logs, SystemClock()))
-    libtpu.banner()
-    libtpu.init_start()
+    premapped = read(os.environ, logs).premapped_bytes
+    libtpu.banner(premapped_bytes=premapped)
+    libtpu.init_start(premapped_bytes=premapped)
     libtpu.init_ok(2.4)
     libtpu.compile_ok()
     libtpu.flush()

@@ -91,6 +91,7 @@ class Machine:
     listen: str = field(default_factory=lambda: f"127.0.0.1:{free_port()}")
     daemon: subprocess.Popen[bytes] | None = None
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the daemon's configuration
+    jobs: list[Job] = field(default_factory=list)
 
     @property
     def simulator(self) -> Path:
@@ -183,6 +184,8 @@ class Machine:
             try:
                 yield
             finally:
+                for job in self.jobs:  # one that hangs has not ended where the story broke off
+                    self._end(job.process)
                 if self.daemon is not None:
                     self._end(self.daemon)
 
@@ -273,7 +276,8 @@ class Machine:
                 env={**self.environ, **(environ or {})},
                 cwd=self.root,
             )
-        return Job(process, output)
+        self.jobs.append(Job(process, output))
+        return self.jobs[-1]
 
     @contextmanager
     def _process(self, *words: str, log: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, Callable[[Machine], Shown]]] = {
     "restarts": lambda machine: machine.run("restarts"),
     "diagnose": lambda machine: machine.run("diagnose", *map(str, libtpu_logs(machine)), text="-"),
     "page": lambda machine: machine.ask("/"),
+    "page.other": lambda machine: machine.ask(f"/?node={ELSEWHERE}"),  # where the page's link leads
     "metrics": lambda machine: machine.ask("/metrics"),
     **{
         f"api.{name}": lambda machine, name=name: machine.ask(f"/api/v1/{name}")  # type: ignore[misc]
@@ -78,7 +79,7 @@ def _known(machine: Machine) -> tuple[object, ...]:
 def as_read(name: str, shown: Shown) -> str:
     """The text as a person reads it, on one line; commands are in backquotes."""
     text = shown.text
-    if name == "page":
+    if name.startswith("page"):
         text = re.sub(r"<(script|style|template|svg)\b.*?</\1>", " ", text, flags=re.DOTALL)
         text = html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"</?(?:code|pre)\b[^>]*>", "`", text)))
     elif name.startswith("api.") or name == "alerts":

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import pytest
 
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
+from tests.unit.template_branches import Branches
 from tpuwatch.advise import (
     advice_document,
     advice_page,
@@ -20,9 +24,10 @@ from tpuwatch.advise import (
     sources,
 )
 from tpuwatch.advise.memory import composition
+from tpuwatch.core import counted
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs import LogParser, Scanner, load_catalogue
-from tpuwatch.model import AdviceDocument, Finding, Gain
+from tpuwatch.model import AdviceDocument, Finding, Flops, Gain, NotChecked, ProfileFigures
 from tpuwatch.program import target
 from tpuwatch.program.preflight import Preflight
 
@@ -167,6 +172,59 @@ def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
     assert any(plot.find(".//circle") is not None for plot in plots)
 
 
+@pytest.fixture
+def branches(monkeypatch: pytest.MonkeyPatch) -> Branches:
+    """Of the page of advice."""
+    found = Branches()
+    make = jinja2.Environment
+
+    def watched(**options: Any) -> jinja2.Environment:
+        environment = make(**options)
+        found.watch(environment)
+        return environment
+
+    monkeypatch.setattr("jinja2.Environment", watched)
+    return found
+
+
+def test_every_section_of_the_page_is_rendered_with_and_without_content(branches: Branches) -> None:
+    wide = trial(counts=graph(row(8192, 64, 64), row(8192, 64, 96), row(8, 9, 10)))
+    about = subject(placed("f32[65536,100,20]"), trial=wide)
+    full = advice_document(target("v5e-8"), about, advise(about))
+    assert full.findings
+    advised = replace(full.findings[0], gain=0.2, place={"file": "train.py", "line": 3})
+    profile = ProfileFigures("TPU v5e", 1, 2, 0.1, 0.2, 0.5, None, None, None, None, None, None)
+    bare = replace(
+        full,
+        batch=None,
+        fits=False,
+        memory={},
+        roofline=None,
+        profile=replace(profile, step_seconds=None),
+        tensors=(),
+        findings=(),
+        checked=(),
+        not_checked=(NotChecked(("padding",), "No shapes are known."), NotChecked((), "Nothing was compiled.")),
+    )
+    some = Flops(None, None, 1 << 40, {"ragged_dot": 2, "custom_call": 1})
+    for result in (
+        full,
+        replace(
+            full,
+            profile=profile,
+            corrected=("The step took longer.",),
+            findings=(advised, replace(advised, gain=0.0, place=None)),
+        ),
+        replace(bare, flops=some),
+        replace(bare, flops=replace(some, matrix_flops_at_least=None), checked=("padding",)),
+        replace(bare, flops=None),
+    ):
+        page = advice_page(AdviceDocument(subject="train:step", results=(result,)))
+        assert page.rstrip().endswith("</html>")
+    assert branches.known
+    assert sorted(branches.known - branches.taken) == []
+
+
 def _svgs(page: str) -> list[str]:
     return [part.partition("</svg>")[0] for part in page.replace("<svg", "\0<svg").split("\0")[1:]]
 
@@ -276,7 +334,12 @@ def test_changes_that_cannot_help_are_not_compiled() -> None:
     [("v5e", 1, 1, 1), ("v6e", 8, 1, 8), ("v5e", 16, 1, 4), ("v5e", 8, 2, 4), ("v3", 4, 1, 8), ("7x", 4, 1, 8)],
 )
 def test_a_host_feeds_the_devices_that_it_has(generation: str, chips: int, slices: int, devices: int) -> None:
-    assert subject(generation=generation, chips=chips, slices=slices).devices_of_host == devices
+    given = (placed("f32[4096,4096]"), placed("f32[64,1024,1024,3]", "inputs", batch_side=0))
+    counts = trial(2, counts=graph(row(64, 4096, 4096)))
+    about = subject(*given, generation=generation, chips=chips, slices=slices, trial=counts)
+    assert about.devices_of_host == devices
+    (rate,) = (one.number for one in advise(about).found if one.id == "input_rate")
+    assert f"for {counted(devices, 'device')} of a host" in rate
 
 
 def test_an_op_of_a_dynamic_shape_that_was_compiled_keeps_nothing_from_running() -> None:

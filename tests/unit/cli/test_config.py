@@ -114,10 +114,14 @@ def test_one_that_others_can_change_is_refused_by_each_command(
     assert f"{file} can be changed by everybody" in capsys.readouterr().err
 
 
-def test_a_command_that_others_can_change_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("shell", ["", '"/bin/sh", "-e", '])
+def test_a_command_that_others_can_change_is_refused(
+    file: Path, shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = file.parent / "checkpoint"
     program.touch(0o755)
-    file.write_text(f'[restart]\nmode = "act"\ncheckpoint = true\ncheckpoint_command = ["{program}", "--now"]\n')
+    command = f'[{shell}"{program}", "--now", "/tmp", "/dev/null"]'
+    file.write_text(f'[restart]\nmode = "act"\ncheckpoint = true\ncheckpoint_command = {command}\n')
     assert main(["config", "check", "--config", str(file)]) == 0
     program.chmod(0o777)
     assert main(["config", "check", "--config", str(file)]) == 2

@@ -14,6 +14,7 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.cli import nodes
 from tpuwatch.cli.main import main
 from tpuwatch.model.judged_queued_resource import QueuedProblem
+from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -212,6 +213,16 @@ def test_nobody_is_watched(view: SampleView, capsys: Capture) -> None:
     view.watched.clear()
     assert main(["nodes"]) == 0
     assert "No node is watched. Set `nodes`, `project` and `zone` under [cloud]" in capsys.readouterr().out
+
+
+def test_before_the_first_verdict_no_node_is_said_to_be_unwatched(view: SampleView, capsys: Capture) -> None:
+    view.watched.clear()
+    view.shown = samples.status(signals=(SignalStatus("cloud", None, None, None, ""),))
+    for words in ([], ["--problems"], ["train-1"], ["--zone", "us-central2-b"]):
+        assert main(["nodes", *words]) == 3
+        assert capsys.readouterr() == ("No node is judged yet.\n", "")
+    assert main(["nodes", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["nodes"] == []
 
 
 def test_more_nodes_than_a_page_of_the_api_has_by_default(view: SampleView, capsys: Capture) -> None:

@@ -134,6 +134,13 @@ def test_status_in_ten_lines(
         screen.shows(f"status-{name}", "status", code=int(name == "stuck"))
 
 
+def test_a_slice(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = samples.node(cloud=samples.cloud_node(hosts=4), slice=samples.slice_of_four())
+    with answering(SampleView(samples.watching(node=node), watched=[node]), tmp_path, monkeypatch):
+        screen.shows("status-slice", "status")
+        screen.shows("nodes-slice", "nodes", "train-1")
+
+
 @pytest.mark.usefixtures("view")
 def test_nodes(screen: Screen) -> None:
     screen.shows("nodes", "nodes", code=1)

@@ -551,6 +551,20 @@ def test_a_proxy_that_refuses_is_named(environ: pytest.MonkeyPatch) -> None:
     assert (error.fault, error.detail) == (HttpFault.LOCAL, "the proxy answers with status 407")
 
 
+@pytest.mark.parametrize("scheme", ["https", "socks5"])
+def test_a_proxy_that_is_not_spoken_to_in_http_is_named_and_gets_no_password(
+    environ: pytest.MonkeyPatch, scheme: str
+) -> None:
+    proxy = Server(http(b"", "200 OK"))
+    with proxy.at() as between:
+        for asked in ("http", "https"):
+            environ.setenv(f"{asked}_proxy", f"{scheme}://user:password@{between}")
+            error = failure(f"{asked}://10.0.0.1/", proxies=True)
+            named = f"{asked}_proxy has {scheme}://, and tpuwatch uses proxies of http:// alone"
+            assert (error.fault, error.detail) == (HttpFault.LOCAL, named)
+    assert proxy.asked == []
+
+
 # -- close
 
 

@@ -82,5 +82,18 @@ def test_a_group_counts_where_it_has_members(file: Path) -> None:
     assert asked == [(STRANGER, (0,))] * 2
 
 
+@needs_root
+def test_what_this_user_may_not_look_at_has_no_other_author(file: Path) -> None:
+    file.parent.chmod(0)
+    child = os.fork()
+    if not child:
+        try:
+            os.setuid(STRANGER)
+            os._exit(other_author(file, (0,)) != "")
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_a_device_has_no_content_to_change() -> None:
     assert other_author(Path(os.devnull)) == ""

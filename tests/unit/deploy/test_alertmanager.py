@@ -23,6 +23,8 @@ ABOUT_NODE = {
     "TpuwatchNodeStuck",
     "TpuwatchNodeUnhealthy",
     "TpuwatchNodeUnknown",
+    "TpuwatchWorkerSilent",
+    "TpuwatchWorkerUnheard",
     "TpuwatchDown",
     "TpuwatchMachineFault",
 }

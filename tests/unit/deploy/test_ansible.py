@@ -63,12 +63,15 @@ def test_a_configuration_is_refused_if_it_is_wrong_and_not_for_a_warning(
 ) -> None:
     (play,) = yaml.safe_load((ANSIBLE / "playbook.yml").read_text(encoding="utf-8"))
     checks = [copy["validate"] for task in tasks(play) if "validate" in (copy := task.get("ansible.builtin.copy", {}))]
-    (tmp_path / "config.toml").write_text(text)
+    copy = tmp_path / "of_a_user" / "config.toml"
+    copy.parent.mkdir()
+    copy.write_text(text)
+    copy.parent.chmod(0o777)  # as root sees another user's, whoever runs this test
     programs = Path(sys.executable).parent
     environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     of_package = f"{programs}/tpuwatch config check --config"
     assert len(checks) == 2
     for check in checks:
-        command = check.replace("/usr/lib/tpuwatch/environment check", of_package) % (tmp_path / "config.toml")
+        command = check.replace("/usr/lib/tpuwatch/environment check", of_package) % copy
         done = subprocess.run(shlex.split(command), env=environ, check=False)
         assert (done.returncode == 0) == taken

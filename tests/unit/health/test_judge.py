@@ -16,6 +16,7 @@ from tests.unit.health import (
     situations_peer,
     situations_serving,
     situations_steps,
+    situations_workers,
 )
 from tests.unit.health.scenes import (
     HOUR,
@@ -49,6 +50,7 @@ THEMES = (
     situations_answers,
     situations_peer,
     situations_steps,
+    situations_workers,
 )
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 

@@ -45,6 +45,8 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_queued_resources",
     "tpuwatch_queued_resource_problems",
     "tpuwatch_node_health",
+    "tpuwatch_slice_workers",
+    "tpuwatch_slice_culprit",
     "tpuwatch_verdict",
     "tpuwatch_workload_kind",
     "tpuwatch_nodes",
@@ -81,7 +83,9 @@ def filled() -> Metrics:
     lost = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
     out_of_sight = given.judgement(Verdict.NODE_STUCK, node="train-3", unseen=lost)
     awaited = given.node("train-4", Verdict.GONE, cloud=None, queued=QueuedResource("queue-1", "PROVISIONING"))
-    metrics.node.set_nodes([given.node(), given.node("train-3", judgement=out_of_sight), awaited])
+    metrics.node.set_nodes(
+        [replace(given.node(), slice=given.slice_of_four()), given.node("train-3", judgement=out_of_sight), awaited]
+    )
     metrics.node.set_queued_resources([given.queued("queue-1", "PROVISIONING")], ["us-central2-b"])
     metrics.node.set_runtime(given.runtime())
     metrics.node.set_runtime_response_pending(lambda: {8431: 0.5})
@@ -164,7 +168,20 @@ def test_labels_have_only_the_declared_names() -> None:
     assert (
         labels
         == own
-        | {"zone", "node", "health", "verdict", "method", "chip", "port", "signal", "action", "result", "phase"}
+        | {
+            "zone",
+            "node",
+            "health",
+            "verdict",
+            "method",
+            "chip",
+            "port",
+            "signal",
+            "action",
+            "result",
+            "phase",
+            "worker",
+        }
         | tuning
     )
 

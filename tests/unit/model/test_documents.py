@@ -20,7 +20,7 @@ def test_a_node_has_the_promised_form() -> None:
         *("node", "project", "zone", "own", "verdict", "judged", "judged_epoch", "since", "since_epoch", "confidence"),
         *("action", "summary", "sources", "reasons", "contradictions", "missing", "remedy", "cloud", "peer"),
         *("suspect_since", "suspect_since_epoch", "counts_from", "counts_from_epoch", "kind"),
-        *("last_known", "unseen", "queued_resource"),
+        *("last_known", "unseen", "queued_resource", "failure", "slice"),
     }
     assert (document["last_known"], document["unseen"]) == (False, None)
     assert (document["node"], document["project"], document["zone"]) == ("train-1", "research-7", "us-central2-b")

@@ -33,6 +33,7 @@ from tpuwatch.restart.ledger.owner import ThisMachine
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.workflow.step import ended
 
+make_driver = DriverPool.make  # the real one
 NOW = 1_790_000_000.0
 ZONE = "us-east5-a"
 BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'

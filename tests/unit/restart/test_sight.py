@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.restart.records import record
-from tests.unit.restart.restart_side import NOW, Side, cloud, target
+from tests.unit.restart.restart_side import NOW, Side, cloud, make_driver, target
 from tpuwatch.model.answers import OFF, Answer, Problem, Signal
 from tpuwatch.model.restart import Breaker, Fleet, Phase, RestartRecord
 from tpuwatch.model.signals import Peer, PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Reason, Source, Unseen, Verdict
+from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
 
@@ -155,7 +156,10 @@ def confirmed(side: Side, sources: frozenset[Source], peer: Peer | None) -> Stan
     if peer is not None:
         side.peers[node.label] = peer
     made.turn()
-    present = made._sight.confirm(side.ledger.record())
+    driver = make_driver(made._drivers, target("train-1"), Action.RESTART_NODE, None, side.posted)
+    assert isinstance(driver, Driver)
+    present = driver.judge_again(side.ledger.record())
+    driver.close()
     side.go.set()
     assert (present.ill, made._sight.judge_again(side.ledger.record()).standing) == (True, Standing.HOLDS)
     return present.standing

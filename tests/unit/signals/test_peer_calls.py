@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.standins.peer_server import PeerServer, http, peer_server, reason, status
-from tests.unit.signals.test_peers import NOW, node
+from tests.unit.signals.test_peers import NOW, here, node
 from tests.unit.web import samples
 from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core import HttpClient, HttpError, HttpFault
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.model.answers import Answer, Problem, Signal
+from tpuwatch.model.documents.status import PeerStatusDocument
 from tpuwatch.model.signals import PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 from tpuwatch.model.workload import WorkloadKind
@@ -42,7 +43,7 @@ def failure(url: str, seconds: float = 30.0) -> PeerError:
 
 
 def test_what_a_real_daemon_serves_is_understood(server: PeerServer) -> None:
-    server.reply = samples.as_json(samples.status_document(samples.watching(Verdict.RUNTIME_STUCK)))
+    server.reply = samples.as_json(PeerStatusDocument.of(samples.watching(Verdict.RUNTIME_STUCK)))
     reply = ask(server.url)
     assert (reply.project, reply.zone, reply.node) == ("research-7", "us-central2-b", "train-1")
     assert reply.verdict == PeerVerdict(
@@ -55,7 +56,7 @@ def test_what_a_real_daemon_serves_is_understood(server: PeerServer) -> None:
         sources=frozenset({Source.RUNTIME, Source.TEXT}),  # that the process rests is no fault
     )
     (request,) = server.asked
-    assert request.startswith(b"GET /api/v1/status HTTP/1.1\r\n")
+    assert request.startswith(b"GET /api/v1/peer HTTP/1.1\r\n")
     assert b"User-Agent: tpuwatch/" in request
 
 
@@ -68,7 +69,7 @@ def test_the_kind_of_its_workload_is_understood(named: object, kind: WorkloadKin
 
 def test_an_address_may_have_a_path_before_it(server: PeerServer) -> None:
     assert ask(f"{server.url}/proxied/").node == "train-2"
-    assert server.asked[0].startswith(b"GET /proxied/api/v1/status ")
+    assert server.asked[0].startswith(b"GET /proxied/api/v1/peer ")
 
 
 def test_one_that_has_not_judged_yet_has_no_word() -> None:
@@ -218,7 +219,7 @@ def test_the_signal_is_closed_while_one_hangs(server: PeerServer) -> None:
     server.reply = None
     config = PeersConfig.model_validate({"addresses": {"train-2": server.url}, "timeout_seconds": 60.0})
     signal = PeersSignal(config, clock=CLOCK, rng=random.Random(5))
-    signal.follow({"z/train-2": Answer(node(2), NOW, None, "", NOW)}, "z/train-1")
+    signal.follow({"z/train-2": Answer(node(2), NOW, None, "", NOW)}, here("z/train-1"))
     thread = threading.Thread(target=signal.ask)
     thread.start()
     server.wait(1)

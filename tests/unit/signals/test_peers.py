@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.standins.peer_server import status
 from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.answers import Answer, Problem
-from tpuwatch.model.signals import CloudNode, Peer, PeerVerdict
+from tpuwatch.model.causes import Cause
+from tpuwatch.model.labels import split_label
+from tpuwatch.model.signals import CloudNode, Identity, Known, Peer, PeerVerdict, Snapshot
+from tpuwatch.model.slices import PeerState, peer_state
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.signals import peers
-from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, PeerError, PeerReply, PeersSignal
+from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, RING, PeerError, PeerReply, PeersSignal
 
 NOW = 1_790_000_000.0
 WORD = PeerVerdict(Verdict.HEALTHY, Action.NONE, Confidence.HIGH, "So it is.", frozenset(), 1.0)
@@ -29,6 +33,13 @@ def node(number: int = 1, state: str = "READY", **more: Any) -> CloudNode:
     return CloudNode("p", "z", f"train-{number}", state, "HEALTHY", **{**usual, **more})
 
 
+def here(own: str, worker: str = "", **more: Any) -> Snapshot:
+    """This machine, of the node with the label."""
+    zone, name = split_label(own)
+    known = {"project": "p", "zone": zone, "node": name, "worker": worker}
+    return Snapshot(identity=Identity(**{key: Known(value, "metadata") for key, value in known.items()}), **more)
+
+
 class Fleet:
     """Nodes that are watched, and what comes of a question to each: None is a good answer."""
 
@@ -36,21 +47,23 @@ class Fleet:
         self.clock = ManualClock(NOW)
         self.nodes = {one.name: one for one in map(node, range(1, count + 1))}
         self.outcomes: dict[str, PeerError | PeerReply | Exception | None] = {}
+        self.outcome: PeerError | PeerReply | None = None  # of all others
         self.asked: list[str] = []
         self.lock = threading.Lock()
         section = PeersConfig.model_validate({"enabled": True, **config})
         self.signal = PeersSignal(section, clock=self.clock, rng=random.Random(5))
         self.follow()
 
-    def follow(self, own: str = "") -> bool:
+    def follow(self, own: str = "", **more: Any) -> bool:
         answers = {name: Answer(one, NOW, None, "", NOW) for name, one in self.nodes.items()}
-        return self.signal.follow(answers, own)
+        return self.signal.follow(answers, here(own, **more))
 
     def call(self, url: str, *_: Any, **__: Any) -> PeerReply:
         with self.lock:
             self.asked.append(url)
         name = next((one.name for one in self.nodes.values() if f"//{one.address}:" in url), "train-1")
-        outcome = self.outcomes.get(name)
+        name = name if self.nodes else "train-9"
+        outcome = self.outcomes.get(name, self.outcome)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome or PeerReply("p", "z", name, WORD)
@@ -61,7 +74,7 @@ class Fleet:
         return self.signal.ask()
 
     def answer(self, name: str = "train-1") -> Answer[Peer]:
-        return self.signal.answers[name]
+        return self.signal.answers[name][0]
 
     def peer(self, name: str = "train-1") -> Peer:
         peer = self.answer(name).value
@@ -253,10 +266,10 @@ def test_a_node_that_a_list_lacks_once_is_not_forgotten(make: Any, shown: bool) 
     known = fleet.nodes.pop("train-1")
     lost = {"train-1": Answer(known, NOW, Problem.GONE, "It is not listed.", NOW)} if shown else {}
     for _ in range(2):
-        fleet.signal.follow(lost, "")
+        fleet.signal.follow(lost, here(""))
         fleet.ask()
         assert fleet.peer().verdict is not None
-    fleet.signal.follow(lost, "")
+    fleet.signal.follow(lost, here(""))
     fleet.ask()
     assert "train-1" not in fleet.signal.answers
     fleet.nodes["train-1"] = known
@@ -423,3 +436,111 @@ def test_one_is_asked_anew_without_a_mark_on_what_is_remembered_of_it(make: Any)
     assert fleet.peer() == before
     fleet.signal.close()
     assert fleet.signal.ask_now("train-1") is None
+
+
+# -- the workers of a slice
+
+
+SLICE = tuple(f"10.1.0.{number}" for number in range(40))
+
+
+def asked_by(fleet: Fleet, worker: str, endpoints: tuple[str, ...] = SLICE, own: str = "z/train-9") -> list[int]:
+    """The numbers of the workers that this one asks."""
+    fleet.signal.follow({}, here(own, worker, endpoints=endpoints))
+    fleet.ask()
+    return sorted(fleet.signal.answers.get(own, {}))
+
+
+def test_every_worker_of_a_watched_node_is_asked(make: Any) -> None:
+    fleet = make(1)
+    fleet.nodes["train-1"] = node(addresses=SLICE[:4])
+    fleet.follow()
+    fleet.ask()
+    assert sorted(fleet.asked) == [f"http://10.1.0.{number}:9478" for number in range(4)]
+    assert list(fleet.signal.answers["train-1"]) == [0, 1, 2, 3]
+
+
+def test_a_worker_asks_those_that_come_next_and_is_asked_by_as_many(make: Any) -> None:
+    fleet = make(0)
+    assert asked_by(fleet, "38") == [*range(15), 39]
+    counted: dict[int, int] = {}
+    for worker in range(len(SLICE)):
+        for number in asked_by(make(0), str(worker)):
+            counted[number] = counted.get(number, 0) + 1
+    assert counted == dict.fromkeys(range(len(SLICE)), RING)
+    assert asked_by(make(0), "1", SLICE[:4]) == [0, 2, 3]
+    assert asked_by(make(0), "0", SLICE[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("worker", "own"), [("", "z/train-9"), ("40", "z/train-9"), ("1", "z/")], ids=["no number", "too high", "no node"]
+)
+def test_without_a_place_in_a_slice_none_of_it_is_asked(make: Any, worker: str, own: str) -> None:
+    assert asked_by(make(0), worker, own=own) == []
+
+
+def test_where_the_metadata_server_gives_no_addresses_the_clouds_count(make: Any) -> None:
+    fleet = make(1)
+    fleet.nodes["train-1"] = node(addresses=SLICE[:3])
+    fleet.follow("train-1", worker="2")
+    fleet.ask()
+    assert sorted(fleet.asked) == ["http://10.1.0.0:9478", "http://10.1.0.1:9478"]
+
+
+def test_the_own_slice_is_asked_half_as_often_and_its_silence_is_seen_within_two_minutes(make: Any) -> None:
+    fleet = make(0)
+    asked_by(fleet, "0", SLICE[:4])
+    fleet.asked.clear()
+    for _ in range(60):
+        fleet.ask(10.0)
+    assert 30 <= len(fleet.asked) <= 34  # three workers in ten minutes
+    before = fleet.clock.time()
+    fleet.outcome = SILENT
+    while peer_state(fleet.signal.answers["z/train-9"][1]) is not PeerState.SILENT:
+        fleet.ask(2.0)
+    assert fleet.clock.time() - before < 120
+
+
+def test_another_worker_at_the_address_is_no_answer(make: Any) -> None:
+    fleet = make(0)
+    fleet.outcome = PeerReply("p", "z", "train-9", WORD, worker="2")
+    asked_by(fleet, "0", SLICE[:4])
+    answers = fleet.signal.answers["z/train-9"]
+    assert answers[2].problem is None
+    assert (answers[1].problem, answers[3].problem) == (Problem.FOREIGN, Problem.FOREIGN)
+    assert "worker 2 answers" in answers[1].detail
+
+
+def test_where_all_workers_of_the_own_slice_are_silent_none_counts(make: Any) -> None:
+    fleet = make(0)
+    asked_by(fleet, "0", SLICE[:4])
+    fleet.outcome = SILENT
+    summary = fleet.ask(120.0)
+    for _ in range(20):
+        summary = fleet.ask(60.0)
+    assert summary.problem is Problem.UNREACHABLE
+    assert {peer_state(one) for one in fleet.signal.answers["z/train-9"].values()} == {PeerState.UNCLEAR}
+
+
+def test_a_list_that_lacks_an_address_once_forgets_no_worker(make: Any) -> None:
+    fleet = make(1)
+    fleet.nodes["train-1"] = node(addresses=SLICE[:4])
+    fleet.follow()
+    fleet.ask()
+    fleet.nodes["train-1"] = node(addresses=SLICE[:3])
+    for left in (4, 4, 3):
+        fleet.follow()
+        fleet.ask()
+        assert len(fleet.signal.answers["train-1"]) == left
+
+
+def test_the_first_failure_that_a_worker_tells_of_is_taken_with_its_age() -> None:
+    document = status(failure={"cause": "core_halted", "at": "2026-11-20T13:40:00Z", "at_epoch": NOW - 100.0})
+    document["now_epoch"] = NOW
+    word = peers.read_reply(document, "http://10.0.0.1:9478").verdict
+    assert word is not None
+    assert (word.failed, word.failed_age) == (Cause.CORE_HALTED, 100.0)
+    newer = status(failure={"cause": "of a newer version", "at": "2026-11-20T13:40:00Z", "at_epoch": NOW - 100.0})
+    word = peers.read_reply(newer, "http://10.0.0.1:9478").verdict
+    assert word is not None
+    assert word.failed is None

@@ -62,6 +62,8 @@ def test_where_nothing_is_decided_the_rules_own_words_stand() -> None:
     assert steps(finding(), [], plan(launches)) == steps(finding(), launches)
     before = plan(history(launch(4)))  # decided before the failure was read
     assert steps(finding(), launches, before) == steps(finding(), launches)
+    by_output = history(lacked())  # libtpu's log has not been read, so nothing shows the size that failed
+    assert steps(finding(), by_output, plan([])) == steps(finding(), by_output)
     oom = finding(b"RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.\n")
     assert steps(oom, launches, plan(launches)) == [step.do for step in oom.remedy]
 

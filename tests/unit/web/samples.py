@@ -30,6 +30,7 @@ from tpuwatch.model.signals import (
     RuntimePort,
     Symptom,
 )
+from tpuwatch.model.slices import Failure, PeerState, Slice, Worker
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Reason, Source, Verdict
 from tpuwatch.web.sentences import restart_sentences
@@ -199,6 +200,18 @@ def cloud_node(**changes: object) -> CloudNode:
         changed=NOW - 7200,
     )
     return replace(base, **changes)  # type: ignore[arg-type] # the tests name fields
+
+
+def slice_of_four() -> Slice:
+    """Seen from its first worker: one that is silent, one that failed first, and one that was never heard."""
+    workers = (
+        Worker(0, PeerState.ANSWERING, NOW, own=True),
+        Worker(1, PeerState.ANSWERING, NOW - 5, None, Verdict.IDLE, "It rests.", Failure(Cause.CORE_HALTED, NOW - 300)),
+        Worker(2, PeerState.SILENT, NOW - 100, NOW - 90),
+        Worker(3, PeerState.UNHEARD),
+    )
+    sentence = "Worker 2 of 4 has been silent for 1 min 30 s. Worker 1 failed first (core_halted, 13:39:14)."
+    return Slice(4, workers, sentence, 1, 1)
 
 
 def node(name: str = "train-1", verdict: Verdict = Verdict.HEALTHY, **changes: object) -> JudgedNode:

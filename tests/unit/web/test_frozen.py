@@ -37,6 +37,7 @@ from tpuwatch.model.signals import (
     RuntimePort,
     Signal,
 )
+from tpuwatch.model.slices import Failure
 from tpuwatch.model.status import RestartBudget, RestartsStatus, ScrapeTarget, TuneStatus
 from tpuwatch.model.tune import Advice
 from tpuwatch.model.verdict import Action, Confidence, Source, Unseen, Verdict
@@ -79,7 +80,7 @@ STUCK = samples.judgement(
     Verdict.RUNTIME_STUCK, kind=WorkloadKind.TRAINING, suspect_since=NOW - 900, counts_from=NOW - 600
 )
 NODES = (
-    samples.node(judgement=STUCK),
+    samples.node(judgement=STUCK, slice=samples.slice_of_four(), failure=Failure(Cause.HANG, NOW - 280)),
     samples.node("train-2", peer=Peer(NOW - 300, WORD, NOW - 240, 7, boot_id="c0ffee")),
     samples.node("train-3", judgement=samples.judgement(Verdict.NODE_STUCK, node="train-3", unseen=UNSEEN), cloud=None),
     samples.node("train-4", Verdict.GONE, cloud=None, queued=QueuedResource("request", "WAITING_FOR_RESOURCES")),
@@ -188,11 +189,11 @@ def served(view: SampleView, path: str) -> str:
 DOCUMENTS = {
     **{
         name: (lambda name=name: served(VIEW, name))
-        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
+        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune", "peer")
     },
     **{
         f"{name}.dark": (lambda name=name: served(DARK, name))
-        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
+        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune", "peer")
     },
     "diagnose": lambda: dumps(encode(DiagnosisDocument.of(FINDINGS, [FAILED, PRINTED]))),
     "event": lambda: dumps(encode(EventDocument.of(EVENT))),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from jinja2 import Environment, nodes
 
 from tests.unit.restart.records import record
+from tests.unit.template_branches import Branches
 from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import NOW
 from tests.unit.web.test_restarts import observed
@@ -28,33 +28,14 @@ from tpuwatch.web import document, page
 from tpuwatch.web.fleet import ROWS, FleetQuery
 
 
-class Marked(Environment):
-    """Notes which branches are taken: of each `if` both, of each `for` its body."""
-
-    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree = super()._parse(source, name, filename)
-        choices = list(tree.find_all(nodes.If))
-        first = {id(node) for node in choices} - {id(other) for node in choices for other in node.elif_}
-        for node in [*choices, *tree.find_all(nodes.For)]:
-            branches = [("with", node.body)] + [("without", node.else_)] * (id(node) in first)
-            for taken, branch in branches:
-                key = f"{name}:{node.lineno} {type(node).__name__.lower()} {taken}"
-                self.globals["branches"].add(key)
-                call = nodes.Call(nodes.Name("seen", "load"), [nodes.Const(key)], [], None, None)
-                branch.insert(0, nodes.Output([call]).set_lineno(node.lineno).set_environment(self))
-        return tree
-
-
 @pytest.fixture
-def marked(monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], set[str]]:
-    """The templates' branches, and those that have been taken."""
-    branches: set[str] = set()
-    taken: set[str] = set()
+def branches(monkeypatch: pytest.MonkeyPatch) -> Branches:
+    """Of the templates of the pages."""
+    found = Branches()
     environment = document._environment.__wrapped__()
-    environment.__class__ = Marked
-    environment.globals.update(branches=branches, seen=lambda key: taken.add(key) or "")
+    found.watch(environment)
     monkeypatch.setattr(document, "_environment", lambda: environment)
-    return branches, taken
+    return found
 
 
 def every_page() -> Iterator[str]:
@@ -83,6 +64,8 @@ def pages_of_nodes() -> Iterator[str]:
     for one in (
         full,
         samples.node(),
+        replace(full, slice=samples.slice_of_four()),
+        replace(full, slice=replace(samples.slice_of_four(), workers=())),
         replace(full, judgement=bare, cloud=None),
         replace(samples.node(), judgement=replace(samples.judgement(), reasons=(), since=None), cloud=cloud),
         replace(full, judgement=replace(judgement, reasons=(idle,), remedy=(Remedy("Wait.", ""),)), cloud=quiet),
@@ -193,13 +176,12 @@ def pages_about_one_node() -> Iterator[str]:
         yield page.render_nodes(samples.status(restarts=restarts), [node], targets)
 
 
-def test_every_section_is_rendered_with_and_without_content(marked: tuple[set[str], set[str]]) -> None:
-    branches, taken = marked
+def test_every_section_is_rendered_with_and_without_content(branches: Branches) -> None:
     pages = list(every_page())
     assert {path.name for path in (document.Path(document.__file__).parent / "templates").iterdir()} == {
-        branch.partition(":")[0] for branch in branches
+        branch.partition(":")[0] for branch in branches.known
     } | WITHOUT_BRANCHES
-    assert sorted(branches - taken) == []
+    assert sorted(branches.known - branches.taken) == []
     assert all(html.rstrip().endswith("</html>") for html in pages)
 
 

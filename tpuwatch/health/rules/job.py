@@ -59,7 +59,7 @@ def booting(facts: Facts) -> Proposal | None:
 def waiting_for_others(facts: Facts) -> Proposal | None:
     """The program waits for another worker: the fault is there, not here."""
     fault = facts.event(Whose.OTHER_WORKER)
-    if fault is None or not facts.has_program or facts.awaits_input:
+    if fault is None or not facts.has_program or facts.awaits_input or facts.stepping is not None:
         return None
     idle = facts.idle_seconds is not None and facts.idle_seconds >= facts.limits.step_seconds
     if not (idle or facts.hung_port is not None or facts.runtime_absent) or facts.cpu is Cpu.BUSY:
@@ -154,6 +154,10 @@ def _without_work(facts: Facts, first: Reason, summary: str) -> Proposal:
         reasons, steps = reason.present(first, rests), (RemedyStep.LOOK,)
         return Proposal(Verdict.IDLE, confidence, Action.NONE, summary, reasons, steps, facts.program_pids)
     reasons = reason.present(first, rests, reason.memory(facts), found.reason)
+    if (loop := facts.stepping) is not None and (facts.holder_steps or find_trusted_evidence(facts) is None):
+        summary += f", and the job reports that its steps go on (step {loop.step})."
+        reasons = (*reasons, reason.steps(facts, loop))
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons, (RemedyStep.LOOK,))
     steps = (RemedyStep.END_HOLDER,)
     if not working and (rests or symptom):
         summary += ", and the program does not work on the host either." if rests else "."
@@ -182,6 +186,13 @@ def held(facts: Facts) -> Proposal | None:
             "A process of a user has locked libtpu's lock file and holds no device, so nothing shows that it works."
         )
         return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, _held(facts), (RemedyStep.LOOK,))
+    if (loop := facts.output_loop) is not None and find_trusted_evidence(facts) is None:
+        summary = (
+            f"A program holds the TPU. An output of no known process shows steps (step {loop.step}), and nothing else "
+            "shows whether the program works."
+        )
+        reasons = (*_held(facts), reason.steps(facts, loop))
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons, (RemedyStep.LOOK,))
     found = find_stuck_evidence(facts)
     conclusive = found is not None or (facts.runtime_absent and facts.serves_metrics)
     if facts.cpu is Cpu.UNCLEAR or facts.quiet_seconds is None or not conclusive:
@@ -236,7 +247,8 @@ def _up_unseen(facts: Facts) -> Proposal:
         loop = facts.holder_loop
         reasons = reason.present(*_held(facts), reason.steps(facts, loop) if loop is not None else None)
         return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons)
-    if facts.cpu is Cpu.IDLE and (event := newest_fault(facts)) is not None:
+    event = newest_fault(facts) if facts.cpu is Cpu.IDLE and facts.stepping is None else None
+    if event is not None:
         summary = f"A program came up; since then its log reports {event.cause.value}, and it does not work."
         reasons = reason.present(*_held(facts), reason.event(facts, event))
         pids = tuple(pid for pid in facts.program_pids if pid == event.pid)
@@ -247,7 +259,8 @@ def _up_unseen(facts: Facts) -> Proposal:
 
 def _stuck(facts: Facts, found: StuckEvidence | None) -> Proposal:
     """A program holds the TPU, rests, and has not come up. That it should is known only by a sign."""
-    left, has_stepped = found is not None and found.ended, facts.holder_loop is not None
+    left = found is not None and found.ended
+    has_stepped = facts.holder_loop is not None or facts.stalled_loop is not None
     summary = (
         f"A program has held the TPU for {length(facts.quiet_seconds or 0.0)} without coming up, and does not work."
     )

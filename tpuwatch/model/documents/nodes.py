@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tpuwatch.core import Time, like
 from tpuwatch.model.documents.words import (
     ActionWord,
+    CauseWord,
     ConfidenceWord,
     KindWord,
+    PeerWord,
     ProblemWord,
     QueuedProblemWord,
     SignalWord,
@@ -19,6 +22,7 @@ from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.judged_queued_resource import JudgedQueuedResource
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import CloudNode, Peer
+from tpuwatch.model.slices import PeerState, Slice, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,14 @@ class UnseenDocument:
     signal: SignalWord
     problem: ProblemWord
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureDocument:
+    """The first thing that went wrong on a machine with what runs there now."""
+
+    cause: CauseWord
+    at: Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,12 @@ class NodeVerdictDocument:
     missing: tuple[str, ...]
     unseen: UnseenDocument | None = None
     remedy: tuple[Remedy, ...]
+    failure: FailureDocument | None = None
+
+    @classmethod
+    def of(cls, node: JudgedNode) -> "NodeVerdictDocument":
+        """As it was judged last."""
+        return like(cls, node.judgement, **_verdict_parts(node))
 
     @property
     def label(self) -> str:
@@ -199,32 +217,68 @@ class JudgedQueuedResourceDocument(QueuedResourceDocument):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDocument:
+    """A worker of a slice, by its own tpuwatch."""
+
+    number: int
+    state: PeerWord
+    own: bool
+    answered: Time | None
+    silent_since: Time | None
+    verdict: VerdictWord | None
+    summary: str
+    failure: FailureDocument | None
+
+    @classmethod
+    def of(cls, worker: Worker) -> "WorkerDocument":
+        """As it answered last."""
+        return like(cls, worker, failure=worker.failure and like(FailureDocument, worker.failure))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceDocument:
+    """The workers of a node that has several: how many of those that are asked are in each state, and 64 of them."""
+
+    hosts: int
+    sentence: str
+    first_failed: int | None
+    culprit: int | None
+    states: Mapping[str, int]
+    workers: tuple[WorkerDocument, ...]
+
+    @classmethod
+    def of(cls, whole: Slice) -> "SliceDocument":
+        """As it was judged last."""
+        return cls(
+            hosts=whole.hosts,
+            sentence=whole.sentence,
+            first_failed=whole.first,
+            culprit=whole.culprit,
+            states={state.value: len(whole.those(state)) for state in PeerState},
+            workers=tuple(WorkerDocument.of(one) for one in whole.listed),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDocument(NodeVerdictDocument):
     """A watched node."""
 
     cloud: CloudNodeDocument | None
     queued_resource: QueuedResourceDocument | None = None
     peer: PeerDocument | None
+    slice: SliceDocument | None = None
 
     @classmethod
     def of(cls, node: JudgedNode) -> "NodeDocument":
         """As it was judged last."""
-        judgement = node.judgement
         return like(
             cls,
-            judgement,
-            node=node.node,
-            project=node.project,
-            zone=node.zone,
-            own=node.own,
-            last_known=judgement.is_last_known,
-            judged=judgement.at,
-            sources=_sorted(judgement.sources),
-            reasons=tuple(like(ReasonDocument, one, sources=_sorted(one.sources)) for one in judgement.reasons),
-            unseen=judgement.unseen and like(UnseenDocument, judgement.unseen),
+            node.judgement,
+            **_verdict_parts(node),
             cloud=CloudNodeDocument.of(node.cloud) if node.cloud else None,
             queued_resource=node.queued and like(QueuedResourceDocument, node.queued),
             peer=PeerDocument.of(node.peer) if node.peer else None,
+            slice=SliceDocument.of(node.slice) if node.slice else None,
         )
 
 
@@ -242,3 +296,20 @@ class NodesDocument:
 
 def _sorted(words: Iterable[SourceWord]) -> tuple[SourceWord, ...]:
     return tuple(sorted(words))
+
+
+def _verdict_parts(node: JudgedNode) -> dict[str, Any]:
+    """What a verdict's document has that the judgement has not, or in another form."""
+    judgement = node.judgement
+    return {
+        "node": node.node,
+        "project": node.project,
+        "zone": node.zone,
+        "own": node.own,
+        "last_known": judgement.is_last_known,
+        "judged": judgement.at,
+        "sources": _sorted(judgement.sources),
+        "reasons": tuple(like(ReasonDocument, one, sources=_sorted(one.sources)) for one in judgement.reasons),
+        "unseen": judgement.unseen and like(UnseenDocument, judgement.unseen),
+        "failure": node.failure and like(FailureDocument, node.failure),
+    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import Time, like
 from tpuwatch.model.documents.logs import KnownFindingDocument, LaunchDocument
@@ -135,13 +135,24 @@ class StatusReportDocument(StatusDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatusDocument:
-    """What another machine's tpuwatch reads of /api/v1/status: nothing else there makes it refuse the answer."""
+    """/api/v1/peer: what another machine's tpuwatch asks this one for. It speaks of this machine alone."""
 
     now: Time
-    signals: tuple[Any, ...]  # that it has them shows that it is tpuwatch's
+    signals: tuple[SignalWord, ...]  # that it has them shows that it is tpuwatch's
     identity: Identity | None = None
     node: NodeVerdictDocument | None = None
     host: BootDocument | None = None
+
+    @classmethod
+    def of(cls, status: DaemonStatus) -> "PeerStatusDocument":
+        """As it is now."""
+        return like(
+            cls,
+            status,
+            signals=tuple(one.name for one in status.signals),
+            node=NodeVerdictDocument.of(status.node) if status.node else None,
+            host=like(BootDocument, status.host) if status.host else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from tpuwatch.core import Words
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.signals import Problem, Signal
+from tpuwatch.model.slices import PeerState
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 from tpuwatch.model.workload import WorkloadKind
 
@@ -20,3 +21,4 @@ QueuedProblemWord = Annotated[str, Words(QueuedProblem)]
 SignalWord = Annotated[str, Words(Signal)]
 SourceWord = Annotated[str, Words(Source)]
 VerdictWord = Annotated[str, Words(Verdict)]
+PeerWord = Annotated[str, Words(PeerState)]

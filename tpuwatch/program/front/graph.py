@@ -20,6 +20,7 @@ from .place import HERE
 
 MAX_ROWS = 400  # of different operations: those with the most FLOPs and bytes are kept, the rest is in the totals
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)([a-z][A-Za-z0-9]*(?:<[^>]*>)?)")
+_KINDS = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
 _BOUNDS = re.compile(r"bounds<([0-9?, ]*)>")  # the largest sizes of sides that depend on values
 _NAME = re.compile(r'"([^"]+)"')
 _AXIS = re.compile(r'"([^"]+)"\s*=\s*([0-9]+)')  # of a mesh
@@ -364,7 +365,7 @@ def _ragged(one: Any) -> dict[str, Any]:
 
 
 def _product_figures(one: Any, batch: int, m: int, n: int, k: int) -> dict[str, Any]:
-    parts = 4 if _shape(one.results[0])[0].startswith("complex") else 1  # real products of a complex one
+    parts = 4 if _shape(one.results[0])[0] in ("c64", "c128") else 1  # real products of a complex one
     flops = parts * product_flops(batch, m, n, k)
     sides = {"batch": batch, "m": m, "n": n, "k": k}
     return {**sides, "passes": _passes(one), "flops": flops, "bytes": _touched(one)}
@@ -524,7 +525,7 @@ def _shape(value: Any) -> tuple[str, list[int]]:
     if found is None:
         return "token", []
     kind = found[2]
-    kind = {"i1": "pred"}.get(kind, re.sub(r"^i(?=[0-9])", "s", re.sub(r"^ui(?=[0-9])", "u", kind))).lower()
+    kind = _KINDS.get(kind, re.sub(r"^i(?=[0-9])", "s", re.sub(r"^ui(?=[0-9])", "u", kind))).lower()
     sides = [side for side in found[1].split("x") if side]
     bounds = _BOUNDS.search(text)
     if bounds:

@@ -81,8 +81,9 @@ class _Handler(OneRequestHandler):
                 raise ConnectionAbortedError("the client has left")
 
     def _is_abandoned(self) -> bool:
-        readable = select.select([self.connection], [], [], 0)[0]
-        return bool(readable and not self.connection.recv(1, socket.MSG_PEEK))
+        readable = select.poll()  # takes any number of open files
+        readable.register(self.connection, select.POLLIN)
+        return bool(readable.poll(0) and not self.connection.recv(1, socket.MSG_PEEK))
 
     def _swallow(self) -> None:
         """Take what comes and never answer, until the client leaves or `close` cuts the connection."""

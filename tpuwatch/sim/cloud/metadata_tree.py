@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.nodes import SimNode
 
 _ADDRESSES: Final = 10 << 24  # 10.0.0.0/8
+_LOOPBACK: Final = (127 << 24) + (64 << 16)  # 127.64.0.0/10: where workers are played, they can be asked
 PORTS: Final = (8431, 8432, 8433, 8434)  # of the runtime metrics
 _BOUNDS: Final = {1: (1, 1, 1), 2: (1, 2, 1), 4: (2, 2, 1), 8: (2, 4, 1)}  # chips of a host
 _CUBES: Final = ("v4", "v5p", "tpu7x", "v7x")  # kinds whose slices are wired in three dimensions
@@ -81,7 +82,8 @@ def instance_id(node: SimNode, worker: int) -> int:
 
 def address(node: SimNode, worker: int) -> str:
     """The worker's address in the node's network, as in the Cloud TPU API."""
-    return str(ipaddress.IPv4Address(_ADDRESSES + (zlib.crc32(node.path.encode()) + worker) % (1 << 24)))
+    first, bits = (_LOOPBACK, 22) if node.played else (_ADDRESSES, 24)
+    return str(ipaddress.IPv4Address(first + (zlib.crc32(node.path.encode()) + worker) % (1 << bits)))
 
 
 def bounds(node: SimNode) -> tuple[tuple[int, ...], tuple[int, ...]]:

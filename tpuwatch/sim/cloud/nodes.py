@@ -30,6 +30,15 @@ class WorkloadPhase(str, Enum):
     HUNG = "hung"  # the runtime accepts connections and never answers
 
 
+class TpuwatchPlay(str, Enum):
+    """What the tpuwatch of a worker does, where it is played."""
+
+    ANSWERS = "answers"
+    SLOW = "slow"  # it answers after most have given up
+    SILENT = "silent"  # nothing comes back, as from a machine that is down or hangs
+    REFUSES = "refuses"  # as a machine that is up and on which it does not run
+
+
 # Phases in which the runtime reports metrics.
 SERVING: Final = frozenset({WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK})
 
@@ -42,6 +51,9 @@ class Workload:
     since: float = 0.0
     duty_cycle: float = 0.92  # while training
     hbm_used: float = 0.6  # share, while a program is loaded
+    tpuwatch: TpuwatchPlay = TpuwatchPlay.ANSWERS
+    cause: str = ""  # the first thing that went wrong there, by its own tpuwatch
+    failed: float = 0.0  # when
 
 
 @dataclass(slots=True)
@@ -71,6 +83,8 @@ class SimNode:
     preempted: bool = False  # the metadata server's preempted
     workloads: list[Workload] = field(default_factory=list)  # one per host; filled up by World.add
     runtime_version: str = "tpu-ubuntu2204-base"
+    played: bool = False  # the tpuwatch of its workers is played, at loopback addresses
+    endpoints: int | None = None  # how many network endpoints the API lists, if not one for each host
     operation: str = ""  # the name of the operation that is under way on it
 
     @property

@@ -59,7 +59,7 @@ class ApiVersion:
         _set_time(message.create_time, node.created)
         message.scheduling_config.spot = node.spot
         message.network_config.network = f"projects/{node.project}/global/networks/default"
-        for worker in range(node.hosts):
+        for worker in range(node.hosts if node.endpoints is None else node.endpoints):
             message.network_endpoints.add(ip_address=address(node, worker), port=TPU_PORT)
         for symptom in node.symptoms:
             shown = message.symptoms.add(

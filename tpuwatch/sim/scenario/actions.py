@@ -12,9 +12,9 @@ from pydantic import Field, PlainValidator, TypeAdapter, model_validator
 
 from tpuwatch.config import Allowed, Seconds, Section, YesNo
 from tpuwatch.core import GRPC_CODES
-from tpuwatch.model import QUEUED_STATES
+from tpuwatch.model import QUEUED_STATES, Cause
 from tpuwatch.sim.cloud.faults import InjectedFault
-from tpuwatch.sim.cloud.nodes import WorkloadPhase
+from tpuwatch.sim.cloud.nodes import TpuwatchPlay, WorkloadPhase
 from tpuwatch.sim.host.launch import LAUNCHES
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ SYMPTOMS = (
 )
 CODES = ("", *(code for code in GRPC_CODES if code != "OK"))  # OK is no fault
 PHASES = tuple(phase.value for phase in WorkloadPhase)
+PLAYS = tuple(play.value for play in TpuwatchPlay)
+CAUSES = ("", *(cause.value for cause in Cause))
 # The keys with an effect; all others select the calls. half_open affects connections, not calls.
 EFFECTS = ("code", "latency_seconds", "black_hole", "wrong_enum", "stale_seconds", "drop", "omit", "half_open")
 _WITH_HALF_OPEN = frozenset({"do", "at", "say", "half_open", "for_seconds"})
@@ -70,6 +72,8 @@ Health = Annotated[str | int, one_of(HEALTH, number=True), Allowed(f"{_listed(HE
 Symptoms = Annotated[str, one_of(SYMPTOMS), Allowed(_listed(SYMPTOMS))]
 Code = Annotated[str, one_of(CODES), Allowed(_listed(CODES))]
 PhaseName = Annotated[str, one_of(PHASES), Allowed(_listed(PHASES))]
+PlayName = Annotated[str, one_of(PLAYS), Allowed(_listed(PLAYS))]
+CauseName = Annotated[str, one_of(CAUSES), Allowed("a cause, such as core_halted, or an empty text")]
 LaunchName = Annotated[str, one_of((*LAUNCHES,)), Allowed(_listed((*LAUNCHES,)))]
 NodePattern = Annotated[
     str, matching(r"[a-z0-9*?-]{1,63}"), Allowed('a node\'s name, which may hold * and ?: "train-*"')
@@ -91,6 +95,7 @@ FieldNames = Annotated[
     Allowed('a list of names of fields, such as "health", or of the metadata server\'s values, such as "tpu-env"'),
 ]
 Worker = Annotated[int, Field(strict=True, ge=0, le=4095), Allowed("a worker's number")]
+Endpoints = Annotated[int, Field(strict=True, ge=0, le=4096), Allowed("a whole number")]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Allowed("a whole number")]
 Share = Annotated[float, Field(strict=True, ge=0, le=1), Allowed("a number")]
 Wait = Annotated[Seconds, Field(ge=0, le=MAX_SECONDS)]
@@ -149,12 +154,14 @@ class Restore(OnNode):
 
 
 class SetWorkload(OnNode):
-    """What the node's workers do from now on."""
+    """What the node's workers do from now on; keys that are left out do not change."""
 
     do: Literal["workload"]
-    phase: PhaseName = Field(description="What they do.")
+    phase: PhaseName | None = Field(default=None, description="What they do.")
     worker: Worker | None = Field(default=None, description="Only this one.")
     for_seconds: Wait = Field(default=0.0, description="How long they have been at it already.")
+    tpuwatch: PlayName | None = Field(default=None, description="What their tpuwatch does, where it is played.")
+    cause: CauseName | None = Field(default=None, description="What it reports to have gone wrong; empty: nothing.")
 
 
 class SetNode(OnNode):
@@ -166,6 +173,7 @@ class SetNode(OnNode):
     health_description: Text | None = Field(default=None, description="The API's words on it.")
     symptom: Symptoms | None = Field(default=None, description="A symptom that is added.")
     worker: Worker = Field(default=0, description="The worker that has the symptom.")
+    endpoints: Endpoints | None = Field(default=None, description="How many network endpoints it lists.")
 
 
 class StartLaunch(ScenarioAction):

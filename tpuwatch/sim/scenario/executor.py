@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import TpuwatchError
 from tpuwatch.model import Symptom
-from tpuwatch.sim.cloud.nodes import QueuedRequest, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import QueuedRequest, TpuwatchPlay, Workload, WorkloadPhase
 from tpuwatch.sim.host.launch import LAUNCHES
 from tpuwatch.sim.scenario import actions
 from tpuwatch.sim.scenario.file import match_nodes
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.world import World
     from tpuwatch.sim.host.launches import Launches
     from tpuwatch.sim.scenario.file import NodeSpec, QueuedResourceSpec, Scenario
+
+
+_PLAYED: Final = {
+    TpuwatchPlay.ANSWERS: "answers",
+    TpuwatchPlay.SLOW: "is slow",
+    TpuwatchPlay.SILENT: "is silent",
+    TpuwatchPlay.REFUSES: "refuses connections",
+}
 
 
 class ActionFailedError(TpuwatchError):
@@ -191,10 +200,24 @@ def _set_workload(node: SimNode, action: actions.SetWorkload, now: float) -> str
     if action.worker is not None and action.worker >= node.hosts:
         raise ActionFailedError(f"{node.name} has no worker {action.worker}; give a number below {node.hosts}")
     for worker in range(node.hosts) if action.worker is None else (action.worker,):
-        node.workloads[worker] = Workload(WorkloadPhase(action.phase), now - action.for_seconds)
-    where = "its workload" if action.worker is None else f"the workload of worker {action.worker}"
+        before = node.workloads[worker]
+        if action.phase is not None:
+            before = replace(before, phase=WorkloadPhase(action.phase), since=now - action.for_seconds)
+        if action.tpuwatch is not None:
+            before = replace(before, tpuwatch=TpuwatchPlay(action.tpuwatch))
+        if action.cause is not None:
+            before = replace(before, cause=action.cause, failed=now - action.for_seconds)
+        node.workloads[worker] = before
+    of = "" if action.worker is None else f" of worker {action.worker}"
     since = f", for {action.for_seconds:g} s already" if action.for_seconds else ""
-    return f"{where} is {action.phase}{since}"
+    changes = []
+    if action.phase is not None:
+        changes.append(f"{'the' if of else 'its'} workload{of} is {action.phase}{since}")
+    if action.tpuwatch is not None:
+        changes.append(f"the tpuwatch{of or ' of its workers'} {_PLAYED[TpuwatchPlay(action.tpuwatch)]}")
+    if action.cause is not None:
+        changes.append(f"it reports {action.cause or 'no failure'}")
+    return ", ".join(changes) or "nothing to set"
 
 
 def _set_node(node: SimNode, action: actions.SetNode, now: float) -> str:
@@ -208,6 +231,9 @@ def _set_node(node: SimNode, action: actions.SetNode, now: float) -> str:
     if action.health_description is not None:
         node.health_description = action.health_description
         changes.append(f'"{action.health_description}"')
+    if action.endpoints is not None:
+        node.endpoints = action.endpoints
+        changes.append(f"{action.endpoints} network endpoints")
     if action.symptom is not None:
         node.symptoms.append(Symptom(action.symptom, now, str(action.worker)))
         changes.append(f"symptom {action.symptom} of worker {action.worker}")

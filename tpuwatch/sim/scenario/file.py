@@ -93,6 +93,9 @@ class NodeSpec(Section):
     age_seconds: Wait = Field(default=86_400.0, description="How long ago it was created.")
     phase: PhaseName = Field(default=WorkloadPhase.NONE.value, description="What its workers do.")
     phase_seconds: Wait = Field(default=0.0, description="How long they have been at it already.")
+    played: YesNo = Field(
+        default=False, description="Whether the tpuwatch of its workers, but this machine's, is played."
+    )
 
     @property
     def names(self) -> list[str]:
@@ -123,6 +126,7 @@ class NodeSpec(Section):
             queued_resource=self.queued_resource,
             labels=dict(self.labels),
             created=now - self.age_seconds,
+            played=self.played,
             workloads=[Workload(WorkloadPhase(self.phase), now - self.phase_seconds) for _ in range(hosts)],
         )
 

@@ -238,3 +238,11 @@ def test_what_programs_print_is_read_without_the_rules_for_what_people_write() -
     catalogue = load_catalogue()
     left_out = set(catalogue.rules) - set(for_programs(catalogue).rules)
     assert left_out == {rule for rule in catalogue.rules if rule.family == "prose"} != set()
+
+
+def test_of_what_is_not_ready_only_what_never_will_be_is_to_be_deleted() -> None:
+    for rule in load_catalogue().rules:
+        for one in rule.remedy:
+            if rule.cause is Cause.NODE_NOT_READY and "delete" in one.do.lower() and "kubectl" not in one.do:
+                ended = {"FAILED", "SUSPENDED", "PREEMPTED", "TERMINATED"}
+                assert "never becomes ACTIVE" in one.do or any(state in one.do for state in ended), (rule.id, one.do)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tpuwatch.program.front import graph
+from tpuwatch.program.layout import parse_tensor
 
 
 def counted_one_by_one(size: int, out: int, taps: int, stride: int, low: int, spread: int, taps_spread: int) -> int:
@@ -97,6 +98,15 @@ def dot(*, used: bool = True) -> Operation:
     made = Operation("stablehlo.dot_general", [left, right], "tensor<8x32xf32>", dot_dimension_numbers=numbers)
     made.results[0].uses = [object()] if used else []
     return made
+
+
+def test_a_product_of_complex_numbers_is_four_of_real_ones() -> None:
+    one = dot()
+    for value in (*one.operands, *one.results):
+        value.type = value.type.replace("bf16", "f32").replace("f32", "complex<f32>")
+    counts = graph.summary(module(one))
+    assert counts["matrix_flops"] == 4 * 2 * 8 * 16 * 32
+    assert counts["operations"][0]["bytes"] == 8 * (8 * 16 + 16 * 32 + 8 * 32)
 
 
 def test_a_product_in_a_loop_counts_as_often_as_it_runs() -> None:
@@ -292,10 +302,11 @@ def test_resnet_50_has_the_published_flops_where_its_padding_is_counted() -> Non
 
 
 def test_what_goes_into_a_program_and_comes_out_of_it() -> None:
-    given = [Value("tensor<8x16xf32>"), Value("tensor<8x16xf32>"), Value("tensor<4xi32>")]
+    given = [*(Value(f"tensor<{one}>") for one in ("8x16xf32", "8x16xf32", "4xi32", "4xcomplex<f32>", "2xi1"))]
     block = Block(given, [Operation("func.return", [given[1], given[2]])])
     main = Operation("func.func", [], regions=[block], sym_name='"main"')
-    main.attributes["arg_attrs"] = [{"tf.aliasing_output": "0"}, {}, {"jax.buffer_donor": "true"}]
+    main.attributes["arg_attrs"] = [{"tf.aliasing_output": "0"}, {}, {"jax.buffer_donor": "true"}, {}, {}]
     counts = graph.ends(Operation("builtin.module", [], regions=[Block([], [main])]))
-    assert counts["arguments"] == {"f32[8,16]": 2, "s32[4]": 1}
+    assert counts["arguments"] == {"f32[8,16]": 2, "s32[4]": 1, "c64[4]": 1, "pred[2]": 1}
+    assert all(str(parse_tensor(shape)[0]) == shape for shape in counts["arguments"])
     assert counts["outputs"] == counts["shared"] == {"f32[8,16]": 1, "s32[4]": 1}
