@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -> int:
-    """0 when no node that is shown is bad, 1 when one is or a queued resource has a problem, 3 when nobody answers, no
-    node is judged yet, or one is not watched.
+    """0 when no node that is shown is bad, 1 when one is or a queued resource has a problem, 3 when nobody answers,
+    none is judged yet, or a node is not watched.
 
     `wait` returns whether to end after so many seconds.
     """

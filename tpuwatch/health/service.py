@@ -124,7 +124,7 @@ class JudgeService:
         if not evidence.own and evidence.queued.value is None and (cloud is None or cloud.hosts == 1):
             return node  # most nodes of a fleet
         facts = Facts(evidence, self.limits)
-        queued = facts.queued if evidence.queued.value is not None and facts.is_gone else None
+        queued = facts.queued if facts.is_gone else None
         return replace(node, queued=queued, slice=judge_slice(facts), failure=own_failure(facts))
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:

@@ -162,8 +162,8 @@ def present_problems(
         watched=len(watched),
         unknown=tuple(node for node in watched if node.judgement.verdict is Verdict.UNKNOWN),
         blind_spots=_blind_spots(status, watched),
-        silent=tuple(_silent_workers(watched)),
         queued_resources=tuple(one for one in status.queued_resources if one.problem is not None),
+        silent=tuple(_silent_workers(watched)),
         judged=bool(watched) or all(one.problem is Problem.OFF for one in status.signals),
     )
 

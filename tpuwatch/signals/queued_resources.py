@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.signals.watch import Watch
 
 ASK_SECONDS: Final = 300.0
+KNOWN_SECONDS: Final = 660.0  # two times that, a little late: a list that is older shows nothing any more
 LOST_LISTS: Final = 3  # lists of nodes in a row without a node before it counts as lost: it may be missing from one
 _TWICE: Final = 2  # lists of queued resources in a row without one that a node names
 
@@ -78,8 +79,9 @@ class QueuedResources:
         self._unlisted = {name: self._unlisted.get(name, 0) + 1 for name in unlisted}
 
     def known(self, watch: Watch) -> tuple[QueuedResource, ...] | None:
-        """All of them, with those that nodes name and no list has; None while they are not listed."""
-        if self._last.value is None or not (self._always or self._wanted):
+        """All of them, with those that nodes name and no list has; None while they are not listed, or not any more."""
+        old = self._last.at is None or self._clock.time() - self._last.at > KNOWN_SECONDS
+        if self._last.value is None or old or not (self._always or self._wanted):
             return None
         named = (
             QueuedResource(name, "", watch.project, watch.zone, nodes)

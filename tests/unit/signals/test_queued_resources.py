@@ -16,7 +16,7 @@ from tpuwatch.google.tpu_queued_resource import convert_queued_resource
 from tpuwatch.model.answers import Problem
 from tpuwatch.model.signals import QUEUED_STATES, QUEUED_WAITING, QueuedResource
 from tpuwatch.signals.cloud import CloudZone
-from tpuwatch.signals.queued_resources import LOST_LISTS
+from tpuwatch.signals.queued_resources import ASK_SECONDS, KNOWN_SECONDS, LOST_LISTS
 
 INTERVAL = 30.0
 
@@ -253,3 +253,18 @@ def test_all_that_the_api_tells_of_one_is_read_and_bounded() -> None:
     assert convert_queued_resource(tpu_v2.QueuedResource.pb(nameless), "lab", "us-a") is None
     plain = convert_queued_resource(tpu_v2.QueuedResource.pb(tpu_v2.QueuedResource(name="q")), "lab", "us-a")
     assert plain == QueuedResource("q", "STATE_UNSPECIFIED", "lab", "us-a")
+
+
+def test_a_list_that_is_too_old_shows_nothing_any_more() -> None:
+    at = Zone("n*")
+    at.service.nodes = {"n1": {"state": "READY"}}
+    at.service.queued = [queued_resource("q1", "FAILED", "n1")]
+    at.poll()
+    at.service.refuses = True
+    at.poll(int(KNOWN_SECONDS / INTERVAL))
+    assert at.known().keys() == {"q1"}
+    at.poll()
+    assert at.zone.queued_resources is None
+    at.service.refuses = False
+    at.poll(int(ASK_SECONDS / INTERVAL))
+    assert at.known().keys() == {"q1"}

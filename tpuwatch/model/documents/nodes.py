@@ -173,49 +173,6 @@ class PeerDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerDocument:
-    """A worker of a slice, by its own tpuwatch."""
-
-    number: int
-    state: PeerWord
-    own: bool
-    answered: Time | None
-    silent_since: Time | None
-    verdict: VerdictWord | None
-    summary: str
-    failure: FailureDocument | None
-
-    @classmethod
-    def of(cls, worker: Worker) -> "WorkerDocument":
-        """As it answered last."""
-        return like(cls, worker, failure=worker.failure and like(FailureDocument, worker.failure))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceDocument:
-    """The workers of a node that has several: how many of those that are asked are in each state, and 64 of them."""
-
-    hosts: int
-    sentence: str
-    first_failed: int | None
-    culprit: int | None
-    states: Mapping[str, int]
-    workers: tuple[WorkerDocument, ...]
-
-    @classmethod
-    def of(cls, whole: Slice) -> "SliceDocument":
-        """As it was judged last."""
-        return cls(
-            hosts=whole.hosts,
-            sentence=whole.sentence,
-            first_failed=whole.first,
-            culprit=whole.culprit,
-            states={state.value: len(whole.those(state)) for state in PeerState},
-            workers=tuple(WorkerDocument.of(one) for one in whole.listed),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedResourceDocument:
     """A queued resource as the Cloud TPU API shows it."""
 
@@ -257,6 +214,49 @@ class JudgedQueuedResourceDocument(QueuedResourceDocument):
     def label(self) -> str:
         """What identifies it among all that concern watched nodes."""
         return node_label(self.zone, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDocument:
+    """A worker of a slice, by its own tpuwatch."""
+
+    number: int
+    state: PeerWord
+    own: bool
+    answered: Time | None
+    silent_since: Time | None
+    verdict: VerdictWord | None
+    summary: str
+    failure: FailureDocument | None
+
+    @classmethod
+    def of(cls, worker: Worker) -> "WorkerDocument":
+        """As it answered last."""
+        return like(cls, worker, failure=worker.failure and like(FailureDocument, worker.failure))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceDocument:
+    """The workers of a node that has several: how many of those that are asked are in each state, and 64 of them."""
+
+    hosts: int
+    sentence: str
+    first_failed: int | None
+    culprit: int | None
+    states: Mapping[str, int]
+    workers: tuple[WorkerDocument, ...]
+
+    @classmethod
+    def of(cls, whole: Slice) -> "SliceDocument":
+        """As it was judged last."""
+        return cls(
+            hosts=whole.hosts,
+            sentence=whole.sentence,
+            first_failed=whole.first,
+            culprit=whole.culprit,
+            states={state.value: len(whole.those(state)) for state in PeerState},
+            workers=tuple(WorkerDocument.of(one) for one in whole.listed),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
