@@ -112,6 +112,18 @@ SITUATIONS = (
         "healthy none high",
     ),
     Situation(
+        "worker: elsewhere, one is silent, and the cloud and the first agree that the node is stuck",
+        watched(
+            peer_answer(Verdict.NODE_STUCK, Action.RESTART_NODE),
+            WELL,
+            fell_silent(),
+            health="TIMEOUT",
+            held=5 * MINUTE,
+            queued_resource="q",
+        ),
+        "node_stuck reset_queued_resource high cloud",
+    ),
+    Situation(
         "worker: elsewhere, all are silent",
         watched(*[fell_silent()] * 4),
         "unknown manual low",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
+from tpuwatch.health.rules.cloud import is_bad
 from tpuwatch.health.slices import judge_slice, named
 from tpuwatch.model import Action, Confidence, PeerState, RemedyStep, Verdict
 
@@ -19,11 +20,12 @@ _STEPS: Final = (RemedyStep.STATUS, RemedyStep.DESCRIBE)
 
 
 def lost(facts: Facts) -> Proposal | None:
-    """A worker is lost, and nothing shows that the slice works all the same.
+    """A worker is lost, the cloud has nothing against the node, and nothing shows that the slice works all the same.
 
     What a worker says accuses itself alone. Nothing that interrupts is advised on it.
     """
-    if facts.works or (facts.peer_verdict is not None and facts.peer_verdict.verdict is Verdict.HEALTHY):
+    peer = facts.peer_verdict
+    if facts.works or is_bad(facts) or (peer is not None and peer.verdict is Verdict.HEALTHY):
         return None
     whole = judge_slice(facts)
     return None if whole is None else _silent(whole, facts) or _broken(whole, facts)
