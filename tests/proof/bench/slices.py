@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.proof.bench.figures import Figure
 from tests.proof.bench.processes import cpu_seconds, peak_bytes, processor_share
 from tests.proof.bench.simulated import number, simulator, watcher
-from tpuwatch.signals.peers import PATH
+from tpuwatch.signals.peer_calls import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

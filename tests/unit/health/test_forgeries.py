@@ -44,7 +44,7 @@ from tpuwatch.model.verdict import DESTRUCTIVE, Action, Judgement, Source
 from tpuwatch.model.workload import ModelServer, WorkloadKind
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation
-from tpuwatch.signals.peers import read_reply
+from tpuwatch.signals.peer_calls import read_reply
 
 LIMITS = JudgeLimits()
 NOTEBOOK = host(holder(0.0, 5 * HOUR, command="python -m ipykernel_launcher"))

@@ -12,9 +12,9 @@ from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core import HttpClient
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.model.answers import Problem
-from tpuwatch.signals import peers
+from tpuwatch.signals import peer_calls
 from tpuwatch.signals.peer_access import PeerAccess
-from tpuwatch.signals.peers import PeerError
+from tpuwatch.signals.peer_calls import PeerError
 from tpuwatch.web.server import HEAD_SECONDS
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def access(site: Site, **keys: Any) -> PeerAccess:
     return PeerAccess(PeersConfig.model_validate(given))
 
 
-def ask(site: Site, access: PeerAccess, scheme: str = "https") -> peers.PeerReply:
+def ask(site: Site, access: PeerAccess, scheme: str = "https") -> peer_calls.PeerReply:
     url = f"{scheme}://{site.address}"
-    return peers.ask(url, HttpClient(CLOCK), seconds=30.0, access=access)
+    return peer_calls.ask(url, HttpClient(CLOCK), seconds=30.0, access=access)
 
 
 def failure(site: Site, access: PeerAccess, scheme: str = "https") -> tuple[Problem, str, bool]:

@@ -19,8 +19,9 @@ from tpuwatch.model.documents.status import PeerStatusDocument
 from tpuwatch.model.signals import PeerVerdict
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
 from tpuwatch.model.workload import WorkloadKind
-from tpuwatch.signals import peers
-from tpuwatch.signals.peers import MAX_REPLY_BYTES, PeerError, PeerReply, PeersSignal
+from tpuwatch.signals import peer_calls
+from tpuwatch.signals.peer_calls import MAX_REPLY_BYTES, PeerError, PeerReply
+from tpuwatch.signals.peers import PeersSignal
 
 CLOCK = SystemClock()
 URL = "http://10.0.0.2:9478"
@@ -33,7 +34,7 @@ def server() -> Iterator[PeerServer]:
 
 
 def ask(url: str, seconds: float = 30.0) -> PeerReply:
-    return peers.ask(url, HttpClient(CLOCK), seconds=seconds)
+    return peer_calls.ask(url, HttpClient(CLOCK), seconds=seconds)
 
 
 def failure(url: str, seconds: float = 30.0) -> PeerError:
@@ -62,7 +63,7 @@ def test_what_a_real_daemon_serves_is_understood(server: PeerServer) -> None:
 
 @pytest.mark.parametrize(("named", "kind"), [("serving", WorkloadKind.SERVING), ("batch", None), (None, None)])
 def test_the_kind_of_its_workload_is_understood(named: object, kind: WorkloadKind | None) -> None:
-    verdict = peers.read_reply(status(kind=named), URL).verdict
+    verdict = peer_calls.read_reply(status(kind=named), URL).verdict
     assert verdict is not None
     assert verdict.kind is kind
 
@@ -73,8 +74,8 @@ def test_an_address_may_have_a_path_before_it(server: PeerServer) -> None:
 
 
 def test_one_that_has_not_judged_yet_has_no_word() -> None:
-    assert peers.read_reply({**status(), "node": None}, URL).verdict is None
-    assert peers.read_reply(status(verdict="new"), URL).verdict is None  # of a newer version
+    assert peer_calls.read_reply({**status(), "node": None}, URL).verdict is None
+    assert peer_calls.read_reply(status(verdict="new"), URL).verdict is None  # of a newer version
 
 
 @pytest.mark.parametrize(
@@ -87,13 +88,13 @@ def test_one_that_has_not_judged_yet_has_no_word() -> None:
     ],
 )
 def test_what_its_word_rests_on_counts_at_its_weakest_where_it_is_not_known(listed: Any, sources: set[Source]) -> None:
-    verdict = peers.read_reply(status(sources=listed), URL).verdict
+    verdict = peer_calls.read_reply(status(sources=listed), URL).verdict
     assert verdict is not None
     assert verdict.sources == sources
 
 
 def test_a_former_version_reports_no_sources() -> None:
-    verdict = peers.read_reply(status(), URL).verdict
+    verdict = peer_calls.read_reply(status(), URL).verdict
     assert verdict is not None
     assert verdict.sources == {Source.TEXT}
 
@@ -114,7 +115,7 @@ def test_a_former_version_reports_no_sources() -> None:
 )
 def test_what_is_no_status_is_foreign(document: Any) -> None:
     with pytest.raises(PeerError, match="is no tpuwatch") as caught:
-        peers.read_reply(document, URL)
+        peer_calls.read_reply(document, URL)
     assert caught.value.problem is Problem.FOREIGN
     assert (caught.value.silent, caught.value.refused) == (False, False)
 
@@ -135,19 +136,19 @@ def test_what_is_no_status_is_foreign(document: Any) -> None:
 )
 def test_a_value_of_another_type_is_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(PeerError, match=rf"is no tpuwatch: .*\({re.escape(named)}: "):
-        peers.read_reply({**status(), **changes}, URL)
+        peer_calls.read_reply({**status(), **changes}, URL)
 
 
 def test_words_that_are_not_known_are_left_out_and_text_is_cut() -> None:
     reasons = [reason("host"), reason("wizard"), *[reason("runtime")] * 1000]
     document = status(action="explode", confidence="7", summary="a\n\x1b[31m" + "x" * 10_000, reasons=reasons)
-    reply = peers.read_reply(document, URL)
+    reply = peer_calls.read_reply(document, URL)
     assert reply.verdict is not None
     assert (reply.verdict.action, reply.verdict.confidence) == (Action.MANUAL, Confidence.LOW)
     assert reply.verdict.signals == {Signal.HOST, Signal.RUNTIME}
     assert len(reply.verdict.summary) <= 200
     assert reply.verdict.summary.isprintable()
-    future = peers.read_reply(status(judged_epoch=2000.0), URL).verdict
+    future = peer_calls.read_reply(status(judged_epoch=2000.0), URL).verdict
     assert future is not None
     assert future.age == 0.0
 

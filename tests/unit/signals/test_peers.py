@@ -18,8 +18,9 @@ from tpuwatch.model.labels import split_label
 from tpuwatch.model.signals import CloudNode, Identity, Known, Peer, PeerVerdict, Snapshot
 from tpuwatch.model.slices import PeerState, peer_state
 from tpuwatch.model.verdict import Action, Confidence, Verdict
-from tpuwatch.signals import peers
-from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, RING, PeerError, PeerReply, PeersSignal
+from tpuwatch.signals import peer_calls, peers
+from tpuwatch.signals.peer_calls import PeerError, PeerReply
+from tpuwatch.signals.peers import AT_ONCE, FORGET_SECONDS, RING, PeersSignal
 
 NOW = 1_790_000_000.0
 WORD = PeerVerdict(Verdict.HEALTHY, Action.NONE, Confidence.HIGH, "So it is.", frozenset(), 1.0)
@@ -537,10 +538,10 @@ def test_a_list_that_lacks_an_address_once_forgets_no_worker(make: Any) -> None:
 def test_the_first_failure_that_a_worker_tells_of_is_taken_with_its_age() -> None:
     document = status(failure={"cause": "core_halted", "at": "2026-11-20T13:40:00Z", "at_epoch": NOW - 100.0})
     document["now_epoch"] = NOW
-    word = peers.read_reply(document, "http://10.0.0.1:9478").verdict
+    word = peer_calls.read_reply(document, "http://10.0.0.1:9478").verdict
     assert word is not None
     assert (word.failed, word.failed_age) == (Cause.CORE_HALTED, 100.0)
     newer = status(failure={"cause": "of a newer version", "at": "2026-11-20T13:40:00Z", "at_epoch": NOW - 100.0})
-    word = peers.read_reply(newer, "http://10.0.0.1:9478").verdict
+    word = peer_calls.read_reply(newer, "http://10.0.0.1:9478").verdict
     assert word is not None
     assert word.failed is None

@@ -12,7 +12,7 @@ from tpuwatch.core.http import HttpClient
 from tpuwatch.model.answers import Problem
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.verdict import Verdict
-from tpuwatch.signals.peers import PeerError, PeerReply, ask
+from tpuwatch.signals.peer_calls import PeerError, PeerReply, ask
 from tpuwatch.sim.cloud.metadata_tree import address
 from tpuwatch.sim.cloud.nodes import SimNode, WorkloadPhase
 
