@@ -90,10 +90,10 @@ def watched(service: Service) -> str:
 def stopped(service: Service) -> str:
     """A stop is quick and clean, whatever it waits for: the cloud, the metadata server, callers with half a request."""
     service.fresh()
-    service.sim("fault", "--black-hole", "--method", "GetNode")
+    service.sim("fault", "--black-hole", "--method", "ListNodes")
     service.sim("fault", "--black-hole", "--method", "GetRuntimeMetric")
-    before = service.calls().get("GetNode", 0)
-    until(lambda: service.calls().get("GetNode", 0) > before, 20, "a call is lost")
+    before = service.calls().get("ListNodes", 0)
+    until(lambda: service.calls().get("ListNodes", 0) > before, 20, "a call is lost")
     service.background("callers", PYTHON, f"{GUEST}/callers.py", "127.0.0.1", "9478", "10")
     until(
         lambda: "open" in service.machine.run("journalctl", "--unit=callers", "--output=cat"), 10, "callers are there"
