@@ -50,6 +50,7 @@ class JudgeLimits:
         self.kubernetes_seconds = _answer_seconds(config.kubernetes.poll_seconds)
         self.runtime_seconds = _answer_seconds(config.runtime.poll_seconds)
         self.peer_seconds = _answer_seconds(peers.poll_seconds)
+        self.worker_seconds = 2 * self.peer_seconds  # of the own slice, which is asked half as often
         # A node's own tpuwatch that fell silent must have been so for this long: two polls at the least.
         self.silent_seconds = max(peers.silent_seconds, 2 * peers.poll_seconds)
         self.max_compile_seconds = max(7200.0, 2 * health.idle_seconds)  # a busy host compiles no longer than this

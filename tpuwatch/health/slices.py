@@ -32,7 +32,7 @@ def own_failure(facts: Facts) -> Failure | None:
 def judge_slice(facts: Facts) -> Slice | None:
     """The slice of a node with several workers; None of one with a single worker."""
     asked = facts.evidence.workers
-    workers = sorted((*_own(facts), *_others(asked or {})), key=lambda one: one.number)
+    workers = sorted((*_own(facts), *_others(asked or {}, facts)), key=lambda one: one.number)
     hosts = max(facts.hosts, max((one.number for one in workers), default=0) + 1)
     if hosts == 1:
         return None
@@ -55,9 +55,11 @@ def _own(facts: Facts) -> Iterator[Worker]:
         yield Worker(int(number), PeerState.ANSWERING, facts.now, failure=own_failure(facts), own=True)
 
 
-def _others(asked: Mapping[int, Answer[Peer]]) -> Iterator[Worker]:
+def _others(asked: Mapping[int, Answer[Peer]], facts: Facts) -> Iterator[Worker]:
     for number, answer in asked.items():
         peer, state = answer.value, peer_state(answer)
+        if answer.tried is not None and facts.is_older(answer.tried, facts.limits.worker_seconds):
+            state = PeerState.UNCLEAR  # nobody has asked it since
         if peer is None:
             yield Worker(number, state)
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -243,17 +244,21 @@ def test_the_same_evidence_gives_the_same_judgement(evidence: Evidence) -> None:
 def test_silence_is_never_bad(evidence: Evidence, problems: list[Problem]) -> None:
     for signal, problem in zip(SIGNALS, problems, strict=True):
         evidence = without(evidence, signal, problem)
-    verdict = judge_node(evidence, JudgeLimits()).verdict
+    verdict = judge_node(replace(evidence, workers={}), JudgeLimits()).verdict
     assert verdict is Verdict.MISCONFIGURED or verdict not in BAD
+
+
+def aged(answer: Answer[Any]) -> Answer[Any]:
+    """The same answer, hours ago."""
+    return replace(answer, at=NOW - 20_000, tried=NOW - 20_000, problem=answer.problem or None)
 
 
 @given(EVIDENCE)
 def test_old_answers_are_never_bad(evidence: Evidence) -> None:
     for signal in SIGNALS:
-        answer = getattr(evidence, signal)
-        old = replace(answer, at=NOW - 20_000, tried=NOW - 20_000, problem=answer.problem or None)
-        evidence = replace(evidence, **{signal: old})
-    verdict = judge_node(evidence, JudgeLimits()).verdict
+        evidence = replace(evidence, **{signal: aged(getattr(evidence, signal))})
+    workers = {number: aged(answer) for number, answer in (evidence.workers or {}).items()}
+    verdict = judge_node(replace(evidence, workers=workers), JudgeLimits()).verdict
     assert verdict is Verdict.MISCONFIGURED or verdict not in BAD
 
 

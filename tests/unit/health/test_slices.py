@@ -55,6 +55,8 @@ def test_each_worker_is_in_one_state_and_the_own_one_is_among_them() -> None:
     ("answer", "state"),
     [
         (UNHEARD, PeerState.UNHEARD),
+        (replace(WELL, tried=NOW - 3600), PeerState.UNCLEAR),
+        (replace(fell_silent(), tried=NOW - 3600), PeerState.UNCLEAR),
         (FOREIGN, PeerState.UNCLEAR),
         (ALL_SILENT, PeerState.UNCLEAR),
         (fell_silent(tries=2), PeerState.ANSWERING),
