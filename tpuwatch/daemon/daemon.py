@@ -325,6 +325,8 @@ class Daemon:
             add_event=self._logs.ingest.add_event,
             post=lambda loops: self._node.signals.post_loops(loops),
             holders=self._holders,
+            hbm_used=self._hbm_used,
+            store=self._store,
             progress=self._progress,
         )
         self._logs.ingest.on_progress = service.take_output
@@ -334,6 +336,13 @@ class Daemon:
         """The processes that hold the TPU by the latest look; none where it failed."""
         answer = self._node.signals.snapshot.host
         return answer.value.holders if answer.value is not None and answer.problem is None else ()
+
+    def _hbm_used(self) -> float | None:
+        """Bytes of HBM that all chips use by the latest look; None where a chip does not tell, or none does."""
+        answer = self._node.signals.snapshot.runtime
+        chips = answer.value.chips if answer.value is not None and answer.problem is None else ()
+        used = [chip.hbm_used_bytes for chip in chips]
+        return None if None in used or not used else float(sum(filter(None, used)))
 
     def _connect(self) -> None:
         """Connect the parts that run now to each other, to the watchdog and to the metrics."""

@@ -72,7 +72,7 @@ def test_a_heartbeat_becomes_a_loop_of_the_process_that_sent_it(scene: Scene) ->
 
 def test_each_fault_is_an_event_that_its_rule_recognises(scene: Scene) -> None:
     step = 0
-    for seconds, number in ((1.0, 200), (1.5, 70)):
+    for seconds, number in ((10.0, 200), (15.0, 200)):
         for _ in range(number):
             step += 1
             scene.clock.advance(seconds)
