@@ -33,6 +33,8 @@ SURE: Final = 12.0  # log likelihood against slow blocks that follow each other 
 AGAINST: Final = 2.0  # of it, for each block among them that is not slow
 PRIOR: Final = 10.0  # slow blocks that must have been seen before it counts how many follow each other
 ABRUPT, ABRUPT_FIRST = 0.5, 0.75  # of the slow-down that must come in one jump; the latter until a day is known
+JUMP_NOISE: Final = 2.0  # sigmas that the jump is at least
+DRIFT: Final = 0.6  # of the jump: if the pace changed by more on either side of it, it was no jump
 GRADUAL: Final = 0.10  # from which a gradual slow-down is told
 OVER_BLOCKS: Final = 10  # of which the median must be below
 OVER: Final = 0.5  # effects
@@ -148,7 +150,7 @@ class Detector:
         if sum(pace > limit for pace in last) < SHARE * len(last) or self._by_chance(limit):
             return
         onset, jump = self._jump(len(self.recent) - self.run - RUN)
-        gradual = jump < self._abrupt * log1p(slower)
+        gradual = not self._is_abrupt(onset, jump, log1p(slower))
         if gradual and slower < max(GRADUAL, 2 * self.least):
             return
         self.alarm = Alarm(onset.at, onset.step, slower, gradual, now, slower)
@@ -170,14 +172,18 @@ class Detector:
             self.alarm = alarm._replace(slower=max(0.0, slower))
             return
         onset, jump = self._jump(len(self.recent) - 4 * RUN)
-        abrupt = jump >= self._abrupt * (log1p(slower) - log1p(alarm.told_slower))
+        grown = log1p(slower) - log1p(alarm.told_slower)
+        abrupt = jump >= log1p(self.least) and self._is_abrupt(onset, jump, grown)
         if alarm.gradual and abrupt:
             alarm = alarm._replace(since=onset.at, step=onset.step, gradual=False)
         self.alarm = alarm._replace(slower=slower, told=now, told_slower=slower)
 
-    @property
-    def _abrupt(self) -> float:
-        return ABRUPT if len(self.hours) >= DAY else ABRUPT_FIRST
+    def _is_abrupt(self, onset: Point, jump: float, change: float) -> bool:
+        """Whether so much of the change came in the jump that it is neither a slope nor noise (both are logs)."""
+        known = len(self.hours) >= DAY
+        if jump < max((ABRUPT if known else ABRUPT_FIRST) * change, JUMP_NOISE * self.sigma):
+            return False
+        return known or self._drift(onset) <= DRIFT * jump
 
     def _by_chance(self, limit: float) -> bool:
         """Whether the loop is so slow for some blocks as often, as with steps of two lengths, that it may be chance."""
@@ -203,6 +209,17 @@ class Detector:
         if jump:
             best = _change(paces, middle, range(max(1, best - RUN), min(best + RUN, len(paces))), jump)
         return points[best - 1], jump
+
+    def _drift(self, onset: Point) -> float:
+        """By how much the pace changed on either side of the onset, not at it, beyond what noise makes (log)."""
+        before = [one.pace for one in self.recent if one.at <= onset.at][-RUN:]
+        after = [one.pace for one in self.recent if one.at > onset.at][:RUN]
+        drift = 0.0
+        for side in (before, after):
+            half = len(side) // 2
+            if half:
+                drift += median(side[-half:]) - median(side[:half])
+        return drift - self.sigma
 
     def _last(self, number: int) -> list[float]:
         return [one.pace for one in islice(reversed(self.recent), number)]

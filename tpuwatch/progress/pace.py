@@ -123,7 +123,8 @@ class Pace:
         """What shows that the program itself became slower; "" if nothing does."""
         if self._hbm_moved(alarm):
             return "it uses another amount of HBM since then"
-        if any(_became_slower(points, alarm.step, alarm.slower) for points in self._earlier):
+        latest = self._detector.recent[-1].step
+        if any(_became_slower(points, alarm, latest) for points in self._earlier):
             return "an earlier launch became slower at about the same step"
         return ""
 
@@ -165,18 +166,28 @@ class Pace:
         return True
 
 
-def _became_slower(points: Sequence[PacePoint], step: int, slower: float) -> bool:
+def _became_slower(points: Sequence[PacePoint], alarm: Alarm, latest: int) -> bool:
     """Whether that launch became slower by about as much at about the same step, and stayed so for some blocks."""
     paces = [log(one.seconds) for one in points]
     width = min(RUN, max(3, len(points) // 20 | 1))
+    places = range(width, len(points) - width + 1)
+    if alarm.gradual:  # it was as slow where this one is now, compared with its fastest time before
+        before = [place for place in places if points[place].step <= (1 + SAME_STEP) * latest]
+        levels = [median(paces[place - width : place]) for place in before]
+        return bool(levels) and _as_slow(levels[-1] - min(levels), alarm.slower)
     changes = {
         place: median(paces[place : place + width]) - median(paces[place - width : place])
-        for place in range(width, len(points) - width + 1)
-        if abs(points[place].step - step) <= SAME_STEP * step
+        for place in places
+        if abs(points[place].step - alarm.step) <= SAME_STEP * alarm.step
     }
     for place, change in changes.items():
         whole = change >= max(changes.get(other, change) for other in range(place - width, place + width + 1))
-        as_slow = abs(expm1(change) - slower) <= max(SAME_POINTS, SAME_EFFECT * slower)
-        if whole and as_slow and change >= SAME_LEAST * log1p(slower):
+        if whole and _as_slow(change, alarm.slower):
             return True
     return False
+
+
+def _as_slow(change: float, slower: float) -> bool:
+    """Whether a change of the log step time is about that slow-down."""
+    near = abs(expm1(change) - slower) <= max(SAME_POINTS, SAME_EFFECT * slower)
+    return near and change >= SAME_LEAST * log1p(slower)

@@ -9,9 +9,9 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tests.paths import SHARED
 from tests.proof.pace.loops import KINDS, PAUSE_KINDS, START, SimulatedLoop
 from tpuwatch.model import SlowdownKind
 from tpuwatch.progress.blocks import BLOCK_SECONDS, BLOCK_STEPS, StepSample
@@ -20,7 +20,7 @@ from tpuwatch.progress.pace import Pace, PacePoint
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-REAL: Final = Path(__file__).parents[4] / "shared" / "pace" / "real_steps.json.xz"
+REAL: Final = SHARED / "pace" / "real_steps.json.xz"
 SLOWER: Final = 0.05
 TOLD_SECONDS: Final = 7200.0  # within which a slow-down of the steps must be told,
 PAUSES_TOLD_SECONDS: Final = 21_600.0  # and one by pauses
@@ -171,6 +171,68 @@ def table(results: Sequence[Fault]) -> str:
 
 
 # -- real runs
+
+
+class Planted(NamedTuple):
+    """Slow-downs planted into real runs, of one size."""
+
+    size: float
+    told: int
+    number: int
+    blocks: float  # until they were told, the mean
+    off: float  # blocks that the onset is off by, the mean
+
+
+def real_alarms() -> tuple[int, list[str]]:
+    """The blocks of all real runs without schedules, and the alarms in them."""
+    blocks, found = 0, []
+    for program, seconds in real_runs(schedule=False):
+        blocks += len(seconds) // BLOCK_STEPS
+        found += [f"{program}: {alarm}" for alarm in alarms(blocks_of_eight(seconds))[0]]
+    return blocks, found
+
+
+def real_planted(size: float, each: int) -> Planted:
+    """Slow-downs of that size in real runs without schedules, so many in each, at random places."""
+    rng = random.Random(round(1000 * size))
+    told, number, blocks, off = 0, 0, 0.0, 0.0
+    for _, seconds in real_runs(schedule=False):
+        last = len(seconds) // BLOCK_STEPS - 60
+        if last <= 60:
+            continue
+        for _ in range(each):
+            first = rng.randrange(60, last)
+            samples = blocks_of_eight(planted(seconds, BLOCK_STEPS * first, size))
+            found = [one for one in alarms(samples)[0] if one.step >= BLOCK_STEPS * (first - 30) and not one.gradual]
+            number += 1
+            if found:
+                told += 1
+                at = next(sample.step for sample in samples if sample.at >= found[0].at)
+                blocks += at / BLOCK_STEPS - first
+                off += abs(found[0].step / BLOCK_STEPS - first)
+    return Planted(size, told, number, blocks / max(1, told), off / max(1, told))
+
+
+def real_explained() -> Counter[str]:
+    """The alarms of real runs with schedules, each with another run of its program as the launch before."""
+    counts: Counter[str] = Counter()
+    programs: dict[str, list[list[float]]] = {}
+    for program, seconds in real_runs(schedule=True):
+        programs.setdefault(program, []).append(seconds)
+    for runs in programs.values():
+        if len(runs) < 2:
+            continue
+        for one, other in zip(runs, [*runs[1:], runs[0]], strict=True):
+            found, _ = alarms(blocks_of_eight(one))
+            if not found:
+                continue
+            _, before = alarms(blocks_of_eight(other))
+            left, pace = alarms(blocks_of_eight(one), [before.points])
+            counts["runs"] += 1
+            counts["alarms"] += len(found)
+            counts["left"] += len(left)
+            counts["explained"] += len(pace.explained)
+    return counts
 
 
 def real_runs(*, schedule: bool) -> list[tuple[str, list[float]]]:
