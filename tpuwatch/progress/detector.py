@@ -29,8 +29,8 @@ RUN: Final = 15  # blocks since the sum left 0; also those that are compared
 SHORT_RUN: Final = 10  # the same for a slow-down of
 LARGE: Final = 3.0  # effects
 SHARE: Final = 0.8  # of the last RUN blocks that must be slow
-SURE: Final = 12.0  # log likelihood against slow blocks that follow each other by chance
-AGAINST: Final = 2.0  # of it, for each block among them that is not slow
+SURE: Final = 16.0  # log likelihood against slow blocks that follow each other by chance
+AGAINST: Final = 3.0  # of it, for each block among them that is not slow
 PRIOR: Final = 10.0  # slow blocks that must have been seen before it counts how many follow each other
 ABRUPT, ABRUPT_FIRST = 0.5, 0.75  # of the slow-down that must come in one jump; the latter until a day is known
 JUMP_NOISE: Final = 2.0  # sigmas that the jump is at least
@@ -47,7 +47,7 @@ _CALM: Final = 240
 _BASE: Final = 120
 
 
-class Point(NamedTuple):
+class PacedBlock(NamedTuple):
     """A block as the detector keeps it."""
 
     at: float
@@ -81,7 +81,7 @@ class Detector:
     run: int = 0  # blocks since it left 0
     tokens: float | None = None  # of a step, when they were first told
     more_tokens: float = 0.0  # log: how many times as many a step has now
-    recent: deque[Point] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    recent: deque[PacedBlock] = field(default_factory=lambda: deque(maxlen=_RECENT))
     calm: deque[float] = field(default_factory=lambda: deque(maxlen=_CALM))  # blocks that were in no alarm
     hour: list[float] = field(default_factory=list)
     hours: deque[float] = field(default_factory=lambda: deque(maxlen=DAY))
@@ -105,7 +105,7 @@ class Detector:
             self.warm -= 1
             return
         pace = log(block.seconds) - self.more_tokens
-        self.recent.append(Point(block.at, block.step, pace, block.hbm))
+        self.recent.append(PacedBlock(block.at, block.step, pace, block.hbm))
         if self.mean is None:
             self.calm.append(pace)
             if len(self.calm) >= BASE_BLOCKS:
@@ -146,12 +146,12 @@ class Detector:
         slower = expm1(median(last) - mean)
         if slower < max(self.least, NOISE * self.sigma) or (self.run < RUN and slower < LARGE * self.least):
             return
-        limit = mean + max(self.least / 2, 2 * self._bounded_sigma)
-        if sum(pace > limit for pace in last) < SHARE * len(last) or self._by_chance(limit):
+        limit = mean + max(log1p(slower) / 2, 2 * self._bounded_sigma)
+        if sum(pace > limit for pace in last) < SHARE * len(last):
             return
         onset, jump = self._jump(len(self.recent) - self.run - RUN)
         gradual = not self._is_abrupt(onset, jump, log1p(slower))
-        if gradual and slower < max(GRADUAL, 2 * self.least):
+        if (slower < max(GRADUAL, 2 * self.least)) if gradual else self._by_chance(limit):
             return
         self.alarm = Alarm(onset.at, onset.step, slower, gradual, now, slower)
         slow = sum(one.at > onset.at for one in self.recent)  # they are no part of its ordinary pace
@@ -178,7 +178,7 @@ class Detector:
             alarm = alarm._replace(since=onset.at, step=onset.step, gradual=False)
         self.alarm = alarm._replace(slower=slower, told=now, told_slower=slower)
 
-    def _is_abrupt(self, onset: Point, jump: float, change: float) -> bool:
+    def _is_abrupt(self, onset: PacedBlock, jump: float, change: float) -> bool:
         """Whether so much of the change came in the jump that it is neither a slope nor noise (both are logs)."""
         known = len(self.hours) >= DAY
         if jump < max((ABRUPT if known else ABRUPT_FIRST) * change, JUMP_NOISE * self.sigma):
@@ -187,7 +187,7 @@ class Detector:
 
     def _by_chance(self, limit: float) -> bool:
         """Whether the loop is so slow for some blocks as often, as with steps of two lengths, that it may be chance."""
-        before = [pace > limit for pace in list(self.calm)[: -self.run]]
+        before = [pace > limit for pace in list(self.calm)[: -min(self.run, 2 * RUN)]]
         slow, again = sum(before), sum(one and other for one, other in pairwise(before))
         share = (slow + 0.5) / (len(before) + 1)
         stays = (again + PRIOR * share) / (slow + PRIOR)  # how probably a block is slow after one that is
@@ -197,7 +197,7 @@ class Detector:
             most = max(most, evidence)
         return most < SURE
 
-    def _jump(self, first: int) -> tuple[Point, float]:
+    def _jump(self, first: int) -> tuple[PacedBlock, float]:
         """The last block before the pace changed most, of those from number `first` on, and the change (log)."""
         points = list(self.recent)
         paces = [one.pace for one in points]
@@ -210,7 +210,7 @@ class Detector:
             best = _change(paces, middle, range(max(1, best - RUN), min(best + RUN, len(paces))), jump)
         return points[best - 1], jump
 
-    def _drift(self, onset: Point) -> float:
+    def _drift(self, onset: PacedBlock) -> float:
         """By how much the pace changed on either side of the onset, not at it, beyond what noise makes (log)."""
         before = [one.pace for one in self.recent if one.at <= onset.at][-RUN:]
         after = [one.pace for one in self.recent if one.at > onset.at][:RUN]
@@ -286,13 +286,13 @@ class Detector:
             tokens=state["tokens"],
             more_tokens=float(state["more_tokens"]),
         )
-        new.recent.extend(Point(float(at), int(step), float(pace), hbm) for at, step, pace, hbm in state["recent"])
+        new.recent.extend(PacedBlock(float(at), int(step), float(pace), hbm) for at, step, pace, hbm in state["recent"])
         new.calm.extend(map(float, state["calm"]))
         new.hour.extend(map(float, state["hour"]))
         new.hours.extend(map(float, state["hours"]))
         return new
 
-    def _kept_recent(self) -> Sequence[Point]:
+    def _kept_recent(self) -> Sequence[PacedBlock]:
         return list(self.recent)[-max(4 * RUN, min(self.run + 2 * RUN, _RECENT)) :]
 
 

@@ -17,7 +17,7 @@ OVER: Final = 0.5  # of the effect
 SMALLEST: Final = 0.25  # of the longest pauses: a second one as long as this makes them more than one event
 
 
-class Bucket(NamedTuple):
+class PauseBucket(NamedTuple):
     """Some blocks on end."""
 
     at: float  # its end
@@ -41,7 +41,7 @@ class PauseDetector:
 
     effect: float
     alarm: PauseAlarm | None = None
-    buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=WINDOW + PAST))
+    buckets: deque[PauseBucket] = field(default_factory=lambda: deque(maxlen=WINDOW + PAST))
     _blocks: list[Block] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
@@ -51,7 +51,7 @@ class PauseDetector:
         if total < BUCKET_SECONDS:
             return
         paused = sum(one.paused for one in self._blocks)
-        self.buckets.append(Bucket(block.at, block.step, paused, total))
+        self.buckets.append(PauseBucket(block.at, block.step, paused, total))
         self._blocks = []
         if len(self.buckets) >= 3 * WINDOW:
             self._look(block.at)
@@ -81,22 +81,23 @@ class PauseDetector:
             since, step, more, told = alarm
             new.alarm = PauseAlarm(float(since), int(step), float(more), float(told))
         new.buckets.extend(
-            Bucket(float(at), int(step), float(paused), float(total)) for at, step, paused, total in state["buckets"]
+            PauseBucket(float(at), int(step), float(paused), float(total))
+            for at, step, paused, total in state["buckets"]
         )
         return new
 
 
-def _share(buckets: list[Bucket]) -> float:
+def _share(buckets: list[PauseBucket]) -> float:
     return sum(one.paused for one in buckets) / max(1e-9, sum(one.total for one in buckets))
 
 
-def _several(buckets: list[Bucket]) -> bool:
+def _several(buckets: list[PauseBucket]) -> bool:
     """Whether more than one pause makes the share: one alone is an event, and no slow-down."""
     longest, second = sorted(one.paused for one in buckets)[:-3:-1]
     return second >= SMALLEST * longest
 
 
-def _onset(buckets: list[Bucket], share: float) -> Bucket:
+def _onset(buckets: list[PauseBucket], share: float) -> PauseBucket:
     """The bucket from which on more than that share is in pauses."""
     surplus, least, onset = 0.0, 0.0, buckets[0]
     for one in buckets:
