@@ -64,7 +64,7 @@ class Blocks:
         self._samples.append(sample)
         self._seconds += sample.steps * sample.seconds
         self._steps += sample.steps
-        if (self._seconds < BLOCK_SECONDS or self._steps < BLOCK_STEPS) and len(self._samples) < _MAX_SAMPLES:
+        if (self._seconds + sample.seconds / 2 < BLOCK_SECONDS or self._steps < BLOCK_STEPS) and len(self._samples) < _MAX_SAMPLES:
             return []
         samples, self._samples, self._seconds, self._steps = self._samples, [], 0.0, 0
         return self._complete(samples)
