@@ -54,9 +54,9 @@ class Slowdown:
     kind: SlowdownKind
     since: float
     step: int  # the latest one before it became slower
-    slower: float  # 0.12: its steps take 12 % longer; or 12 % of the time more are pauses
+    slower: float  # 0.12: its steps take 12 % longer; or 12 % more of the time are pauses
     told: float  # when it was found, or found to have grown by half
-    gradual: bool = False  # it came little by little: information, and no fault
+    gradual: bool = False  # it came without a jump: information, and no fault
 
     def words(self, now: float) -> str:
         """How slow, since which step, and for how long: "12 % slower since step 79050 (14:02, 41 min ago)"."""
@@ -64,9 +64,9 @@ class Slowdown:
         when = clock[11:16] if clock[:10] == format_time(now)[:10] else clock
         slower = f"{self.slower:.0%}".replace("%", " %")
         if self.kind is SlowdownKind.PAUSES:
-            slower += " of the time more in pauses"
+            slower += " more of the time in pauses"
         else:
-            slower += " slower" + (", little by little," if self.gradual else "")
+            slower += " slower" + (", gradually," if self.gradual else "")
         return f"{slower} since step {self.step} ({when}, {length(max(0.0, now - self.since))} ago)"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -13,6 +12,8 @@ BLOCK_STEPS: Final = 8  # and at least so many steps
 PAUSE: Final = 2.5  # times the ordinary step time: a pause (evaluation, checkpoint, compilation)
 SLOW_BLOCKS: Final = 6  # on end, of which more than half of the steps are so long: all has become so slow
 _FOLLOW: Final = 0.2  # of the difference: how fast the ordinary step time follows that of each block
+_SECONDS: Final = (1e-6, 1e8)  # of a step; anybody can say anything
+_TOKENS: Final = (1e-6, 1e18)  # of a step
 _MAX_SAMPLES: Final = 4096  # in a block: heartbeats come once a second, lines may come faster
 
 
@@ -59,12 +60,13 @@ class Blocks:
 
     def add(self, sample: StepSample) -> list[Block]:
         """Take steps; returns the blocks that are complete now, mostly none or one."""
-        if not (math.isfinite(sample.seconds) and sample.seconds > 0 and sample.steps > 0):
+        if not (_SECONDS[0] <= sample.seconds <= _SECONDS[1] and sample.steps > 0):
             return []
         self._samples.append(sample)
         self._seconds += sample.steps * sample.seconds
         self._steps += sample.steps
-        if (self._seconds + sample.seconds / 2 < BLOCK_SECONDS or self._steps < BLOCK_STEPS) and len(self._samples) < _MAX_SAMPLES:
+        minute = self._seconds + sample.seconds / 2 >= BLOCK_SECONDS  # by the step that ends nearest to it
+        if not (minute and self._steps >= BLOCK_STEPS) and len(self._samples) < _MAX_SAMPLES:
             return []
         samples, self._samples, self._seconds, self._steps = self._samples, [], 0.0, 0
         return self._complete(samples)
@@ -90,7 +92,7 @@ class Blocks:
 
 def _block(samples: list[StepSample], ordinary: float) -> Block:
     steps = [one for one in samples if one.seconds <= PAUSE * ordinary]
-    tokens = [one.tokens for one in steps if one.tokens is not None and math.isfinite(one.tokens) and one.tokens > 0]
+    tokens = [one.tokens for one in steps if one.tokens is not None and _TOKENS[0] <= one.tokens <= _TOKENS[1]]
     return Block(
         at=samples[-1].at,
         step=samples[-1].step,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 
 import pytest
@@ -88,7 +89,7 @@ def test_pauses_that_take_more_of_the_time_are_a_slow_down_of_their_own() -> Non
     slow = run.pace.slowdown
     assert slow is not None
     assert slow.kind is SlowdownKind.PAUSES
-    assert "of the time more in pauses since step" in slow.words(run.now)
+    assert "more of the time in pauses since step" in slow.words(run.now)
 
 
 def test_points_are_bounded_and_go_over_the_whole_launch() -> None:
@@ -114,3 +115,13 @@ def test_what_is_no_state_changes_nothing() -> None:
     pace = Pace(0.05)
     assert not pace.restore({"ordinary": 1.0, "detector": {}}, [])
     assert pace.usual_seconds is None
+
+
+def test_whatever_a_job_says_is_taken() -> None:
+    rng, pace = random.Random(1), Pace(0.05, [[PacePoint(step, NOW, 1.0) for step in range(100)]])
+    extremes = (0.0, 1e-300, 1e-6, 1.0, 60.0, 1e8, 1e300, math.inf, -math.inf, math.nan)
+    for step in range(20_000):
+        tokens = rng.choice((None, *extremes))
+        pace.add(StepSample(NOW, step, rng.choice((1, 10**15)), rng.choice(extremes), tokens, rng.choice((None, 1.0))))
+        assert pace.slowdown is None or math.isfinite(pace.slowdown.slower)
+    json.dumps(pace.state(), allow_nan=False)

@@ -88,7 +88,7 @@ def test_a_gradual_slow_down_is_shown_and_is_no_fault() -> None:
     assert run.begun == []
     assert loop.slowdown is not None
     assert loop.slowdown.gradual
-    assert "slower, little by little, since step" in loop.sentence(run.now)
+    assert "slower, gradually, since step" in loop.sentence(run.now)
 
 
 def test_a_small_difference_or_a_slow_beginning_is_none() -> None:
