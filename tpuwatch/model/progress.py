@@ -137,7 +137,7 @@ class PacePoint(NamedTuple):
 class PaceRecord:
     """The pace of one launch's loop, as it is stored: its baseline and how it went."""
 
-    launch: str  # distinguishes it from all others
+    launch: int  # distinguishes it from all others: 48 bits
     workload: str  # launches of the same one are compared
     run: str  # what a later daemon knows the same launch by
     step: int  # the latest

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.progress.blocks import Block, StepSample
     from tpuwatch.progress.detector import Alarm
 
-MAX_POINTS: Final = 512  # of a launch; then every second one goes
+MAX_POINTS: Final = 400  # of a launch; then every second one goes
 HBM_MOVED: Final = 0.008  # of the HBM in use, from one level to another: another program
 HBM_BLOCKS: Final = 3  # of each level, at least
 HBM_NEAR: Final = 5  # blocks around the onset in which it moves
@@ -31,7 +31,7 @@ OFF: Final = 1e9  # the effect that is never reached
 class LaunchKey(NamedTuple):
     """What the pace of a launch is stored by."""
 
-    launch: str
+    launch: int
     workload: str
     run: str
 

@@ -48,7 +48,7 @@ class PaceMemory:
         self._boot_id = boot_id
         self._command = command
         self._due = clock.monotonic() + SAVE_SECONDS
-        self._saved: dict[str, tuple[int, float | None]] = {}  # by launch: the step, and the slow-down that was told
+        self._saved: dict[int, tuple[int, float | None]] = {}  # by launch: the step, and the slow-down that was told
         self._problem = ""
 
     def recall(self, begun: Beginning, slower: float) -> Pace:
@@ -61,7 +61,7 @@ class PaceMemory:
             records = []
         own = next((one for one in records if _goes_on(one, run, begun)), None)
         known = f"{workload}\0{run}\0{begun.at!r}".encode("utf-8", "replace")
-        launch = hashlib.sha256(known).hexdigest()[:32] if own is None else own.launch
+        launch = int.from_bytes(hashlib.sha256(known).digest()[:6], "big") if own is None else own.launch
         earlier = [one.points for one in records if one is not own][:EARLIER]
         pace = Pace(slower, earlier, key=LaunchKey(launch, workload, run))
         if own is not None and not pace.restore(dict(own.facts), own.points):
@@ -75,7 +75,7 @@ class PaceMemory:
         if due:
             self._due = now + SAVE_SECONDS
         records: list[PaceRecord] = []
-        marks: dict[str, tuple[int, float | None]] = {}
+        marks: dict[int, tuple[int, float | None]] = {}
         for pace, step, at in loops:
             key, slow = pace.key, pace.slowdown
             if key is None or pace.baseline_seconds is None:

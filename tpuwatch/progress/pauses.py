@@ -69,7 +69,7 @@ class PauseDetector:
 
     def state(self) -> dict[str, Any]:
         """All that is known, as JSON can have it."""
-        rounded = [(round(at, 1), step, round(paused, 2), round(total, 2)) for at, step, paused, total in self.buckets]
+        rounded = [(round(at), step, round(paused, 1), round(total, 1)) for at, step, paused, total in self.buckets]
         return {"alarm": self.alarm, "buckets": rounded}
 
     @classmethod

@@ -311,6 +311,11 @@ def baseline_row(record: PaceRecord) -> Row:
     return (record.launch, workload, run, record.step, record.at, _json(record.facts))
 
 
+def step_row(launch: int, point: PacePoint) -> Row:
+    """A row for ADD_STEP. Its time is a whole second, which takes half of the room."""
+    return launch, point.step, round(point.at), point.seconds
+
+
 def pace_of(row: Row, points: Iterable[Row]) -> PaceRecord | None:
     """The pace of a row of SELECT_BASELINES and of those of SELECT_PACE; None if it is unreadable."""
     launch, workload, run, step, at, stored = row

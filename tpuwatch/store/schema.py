@@ -83,10 +83,10 @@ MIGRATIONS: tuple[Migration, ...] = (
     (
         # The pace of training loops, of a launch each: what the detector of slow steps knows, and the step times.
         """CREATE TABLE baselines (
-            launch TEXT PRIMARY KEY, workload TEXT, run TEXT, step INTEGER, at REAL, facts TEXT) WITHOUT ROWID""",
+            launch INTEGER PRIMARY KEY, workload TEXT, run TEXT, step INTEGER, at REAL, facts TEXT)""",
         "CREATE INDEX baselines_workload ON baselines (workload, at)",
         """CREATE TABLE pace (
-            launch TEXT, step INTEGER, at REAL, seconds REAL, PRIMARY KEY (launch, step)) WITHOUT ROWID""",
+            launch INTEGER, step INTEGER, at INTEGER, seconds REAL, PRIMARY KEY (launch, step)) WITHOUT ROWID""",
     ),
 )
 VERSION = len(MIGRATIONS)

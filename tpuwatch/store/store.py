@@ -230,7 +230,7 @@ class EventStore(StoreReads):
                 steps = {point.step for point in record.points}
                 gone, new = stored - steps, steps - stored
                 connection.executemany(rows.DROP_STEP, [(record.launch, step) for step in gone])
-                added = [(record.launch, *point) for point in record.points if point.step in new]
+                added = [rows.step_row(record.launch, point) for point in record.points if point.step in new]
                 connection.executemany(rows.ADD_STEP, added)
 
     def prune(self, max_age_seconds: float, max_bytes: int) -> int:
