@@ -232,8 +232,7 @@ class Detector:
         self.hour.append(pace)
         if len(self.hour) < HOUR:
             return mean
-        if self.total < ALARM:
-            self.hours.append(median(self.hour))
+        self.hours.append(median(self.hour))
         self.hour = []
         if len(self.hours) < MIN_HOURS:
             near = [one for one in list(self.calm)[-_BASE:] if abs(one - mean) < self.least]
