@@ -337,12 +337,10 @@ class Daemon:
         answer = self._node.signals.snapshot.host
         return answer.value.holders if answer.value is not None and answer.problem is None else ()
 
-    def _hbm_used(self) -> float | None:
-        """Bytes of HBM that all chips use by the latest look; None where a chip does not tell, or none does."""
+    def _hbm_used(self) -> int | None:
+        """The bytes of HBM in use by the latest look; None where it failed."""
         answer = self._node.signals.snapshot.runtime
-        chips = answer.value.chips if answer.value is not None and answer.problem is None else ()
-        used = [chip.hbm_used_bytes for chip in chips]
-        return None if None in used or not used else float(sum(filter(None, used)))
+        return answer.value.hbm_used_bytes if answer.value is not None and answer.problem is None else None
 
     def _connect(self) -> None:
         """Connect the parts that run now to each other, to the watchdog and to the metrics."""

@@ -60,7 +60,7 @@ class ProgressService:
         add_event: Callable[[Event], None],
         post: Callable[[tuple[TrainingLoop, ...]], None],
         holders: Callable[[], Sequence[Holder]],
-        hbm_used: Callable[[], float | None] = lambda: None,
+        hbm_used: Callable[[], int | None] = lambda: None,
         store: EventStore | None = None,
         progress: Callable[[str, float], None],
         processes: ProcFs | None = None,

@@ -32,6 +32,7 @@ class Scene:
         self.events: list[Event] = []
         self.posts: list[tuple[TrainingLoop, ...]] = []
         self.holders: list[Holder] = []
+        self.hbm = 60 << 30
         self.directory = directory
         self.service = self.new(None, **workload)
 
@@ -39,6 +40,7 @@ class Scene:
         return ProgressService(
             self.config(**workload),
             store=store,
+            hbm_used=lambda: self.hbm,
             metrics=self.metrics,
             clock=self.clock,
             boot_id="boot",
@@ -133,6 +135,24 @@ def test_a_slow_down_is_shown_by_the_metrics_and_outlives_the_daemon(scene: Scen
         assert shown["tpuwatch_workload_slow_since_timestamp_seconds",] == pytest.approx(since, abs=60)
         assert shown["tpuwatch_workload_loop_faults", "slow_steps"] == 1
         assert len(scene.events) == 1
+
+
+def test_what_the_program_does_itself_is_logged_and_no_fault(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tpuwatch.progress.service")
+    scene.steps(1, 200, 10.0)
+    scene.hbm = 62 << 30
+    scene.steps(201, 400, 12.0)
+    assert scene.events == []
+    assert "takes 20 % longer for a step since step 200. That is its program's doing: it uses another" in caplog.text
+    assert scene.service.training[0].usual_step_seconds == pytest.approx(12.0)
+
+
+def test_another_limit_is_used_from_the_next_turn_on(scene: Scene) -> None:
+    scene.steps(1, 200, 10.0)
+    config = scene.config()
+    scene.service.reload(config.model_copy(update={"health": config.health.model_copy(update={"slower": 0.3})}))
+    scene.steps(201, 400, 12.0)
+    assert scene.events == []
 
 
 def test_output_of_a_job_is_a_loop_too(scene: Scene) -> None:
