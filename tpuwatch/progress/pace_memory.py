@@ -32,6 +32,7 @@ SAVE_SECONDS: Final = 300.0  # between two times that all are stored; a slow-dow
 EARLIER: Final = 4  # launches of the workload that are compared with
 GOES_ON_SECONDS: Final = 86_400.0  # after its latest step, in which the same launch goes on
 GOES_ON_STEPS: Final = 10  # that its next word may be behind
+MAX_RECALLS: Final = 32  # in one second: a user can start any number of loops, and each is a query
 _MAX_STEP: Final = 2**62
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -50,18 +51,14 @@ class PaceMemory:
         self._due = clock.monotonic() + SAVE_SECONDS
         self._saved: dict[int, tuple[int, float | None]] = {}  # by launch: the step, and the slow-down that was told
         self._problem = ""
+        self._recalls, self._recalls_since = 0, clock.monotonic()
 
     def recall(self, begun: Beginning, slower: float) -> Pace:
         """The pace that a loop begins with: its own from before, or a new one beside those of earlier launches."""
         workload, run = self._workload(begun), self._run(begun)
-        try:
-            records = self._store.paces(workload, EARLIER + 1)
-        except StoreError as error:
-            self._report(error)
-            records = []
+        records = self._stored(workload)
         own = next((one for one in records if _goes_on(one, run, begun)), None)
-        known = f"{workload}\0{run}\0{begun.at!r}".encode("utf-8", "replace")
-        launch = int.from_bytes(hashlib.sha256(known).digest()[:6], "big") if own is None else own.launch
+        launch = int(_digest(f"{workload}\0{run}\0{begun.at!r}")[:12], 16) if own is None else own.launch
         earlier = [one.points for one in records if one is not own][:EARLIER]
         pace = Pace(slower, earlier, key=LaunchKey(launch, workload, run))
         if own is not None and not pace.restore(dict(own.facts), own.points):
@@ -100,6 +97,19 @@ class PaceMemory:
             launch: mark if launch in stored else self._saved.get(launch, (-1, None)) for launch, mark in marks.items()
         }
 
+    def _stored(self, workload: str) -> list[PaceRecord]:
+        now = self._clock.monotonic()
+        if now - self._recalls_since >= 1.0:
+            self._recalls_since, self._recalls = now, 0
+        self._recalls += 1
+        if self._recalls > MAX_RECALLS:
+            return []
+        try:
+            return self._store.paces(workload, EARLIER + 1)
+        except StoreError as error:
+            self._report(error)
+            return []
+
     def _report(self, error: StoreError) -> None:
         if str(error) != self._problem:
             self._problem = str(error)
@@ -108,14 +118,19 @@ class PaceMemory:
     def _workload(self, begun: Beginning) -> str:
         """What launches of one workload share: the output without its numbers, or user, name and command."""
         if begun.source is ProgressSource.OUTPUT:
-            return f"output\0{_NUMBER.sub('0', begun.name)}"
+            return _digest(f"output\0{_NUMBER.sub('0', begun.name)}")
         command = _NUMBER.sub("0", self._command(begun.pid)) if begun.pid is not None else ""
-        return f"heartbeat\0{begun.user}\0{begun.name}\0{command}"
+        return _digest(f"heartbeat\0{begun.user}\0{begun.name}\0{command}")
 
     def _run(self, begun: Beginning) -> str:
         """What shows a later daemon that the launch is the same: its process, and the output."""
         process = f"{self._boot_id}:{begun.pid}:{begun.process}" if begun.process is not None else ""
-        return f"{process}\0{begun.name}"
+        return _digest(f"{process}\0{begun.name}")
+
+
+def _digest(text: str) -> str:
+    """A short name of a text of any length, which may hold what nobody else should read."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _goes_on(record: PaceRecord, run: str, begun: Beginning) -> bool:

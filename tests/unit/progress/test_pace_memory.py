@@ -9,7 +9,7 @@ import pytest
 
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model import Cause, StepReport
-from tpuwatch.progress.pace_memory import PaceMemory
+from tpuwatch.progress.pace_memory import MAX_RECALLS, PaceMemory
 from tpuwatch.progress.tracker import ProgressTracker
 from tpuwatch.store import EventStore
 
@@ -127,3 +127,15 @@ def test_a_store_that_cannot_be_read_costs_the_baseline_only(store: EventStore, 
     daemon.output(400, 600, 11.2)
     daemon.stop()
     assert daemon.begun == [Cause.SLOW_STEPS]
+
+
+def test_a_flood_of_loops_is_no_flood_of_queries(
+    store: EventStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(store, "paces", lambda workload, _limit: asked.append(workload) or [])
+    daemon = Daemon(store, clock)
+    for process in range(100):
+        report = StepReport(1)
+        daemon.tracker.heartbeat("", report, pid=7, process=process, user=f"u{process}", steps=1, at=clock.time())
+    assert len(asked) == MAX_RECALLS
