@@ -27,11 +27,12 @@ def test_no_alarm_in_real_runs_without_schedules(capsys: pytest.CaptureFixture[s
 
 
 @needs_runs
+@pytest.mark.parametrize("each", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("size", "share"), [(0.05, 0.75), (0.07, 0.97), (0.10, 0.97), (0.15, 0.99), (0.25, 0.99)])
 def test_slow_downs_planted_into_real_runs_are_told(
-    size: float, share: float, capsys: pytest.CaptureFixture[str]
+    size: float, share: float, each: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = real_planted(size, 2)
+    result = real_planted(size, each)
     with capsys.disabled():
         print(f"\nplanted {result}")
     assert result.told >= share * result.number
