@@ -137,10 +137,10 @@ def node() -> Any:
         "Training, by the job's own word",
         series_panel(
             "Time of a step",
-            "The median of the latest steps, and of all steps of the run. A fifth more than usual is a finding.",
+            "The median of the latest steps, and the baseline. 5 % more that last are a finding.",
             [
                 Query('tpuwatch_workload_step_seconds{instance="$instance"}', "latest"),
-                Query('tpuwatch_workload_usual_step_seconds{instance="$instance"}', "usual"),
+                Query('tpuwatch_workload_baseline_step_seconds{instance="$instance"}', "baseline"),
             ],
             "runbooks/TpuwatchStepsSlow.md",
             unit="s",

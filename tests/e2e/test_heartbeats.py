@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -89,6 +90,29 @@ def test_a_job_is_seen_over_a_crash_and_a_standstill_of_the_daemon_and_never_wai
         assert not (daemon.state / "heartbeats.socket").exists()
 
 
+def test_a_slow_down_is_shown_and_is_still_known_after_a_crash_of_the_daemon(tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path) as daemon:
+        daemon.start()
+        path = daemon.state / "heartbeats.socket"
+        _say_minutes(path, range(40), 5.0)
+        wait_for(lambda: loop_of(daemon, os.getpid()).get("usual_step_seconds"), "the baseline")
+        assert daemon.metric("tpuwatch_workload_slowdown_ratio") == 0
+        _say_minutes(path, range(40, 70), 6.0)
+        wait_for(lambda: daemon.metric('tpuwatch_workload_loop_faults{cause="slow_steps"}') == 1, "the slow-down")
+        wait_for(lambda: [one for one in daemon.api("events")["events"] if one["cause"] == "slow_steps"], "its event")
+
+        daemon.kill()
+        daemon.start()
+        _say_minutes(path, range(70, 73), 6.0)
+        loop = wait_for(lambda: loop_of(daemon, os.getpid()), "the loop after a crash")
+        assert loop["usual_step_seconds"] == pytest.approx(5.0)
+        assert loop["slowdown"]["slower"] == pytest.approx(0.2)
+        assert loop["slowdown"]["step"] == 480
+        assert "20 % slower since step 480 (" in loop["sentence"]
+        assert daemon.metric("tpuwatch_workload_slowdown_ratio") == pytest.approx(0.2)
+        assert len([one for one in daemon.api("events")["events"] if one["cause"] == "slow_steps"]) == 1
+
+
 def test_what_others_write_is_counted_and_dropped(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path) as daemon:
         daemon.start()
@@ -136,6 +160,14 @@ def test_output_shows_steps_without_any_change_of_the_job(tmp_path: Path) -> Non
         )
         (loop,) = daemon.api("status")["training"]
         assert (loop["source"], loop["name"], loop["loss"]) == ("output", "train.log", 2.25)
+
+
+def _say_minutes(path: Path, minutes: range, seconds: float) -> None:
+    """Say that twelve steps of so many seconds were made in each minute."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        for minute in minutes:
+            message = {"step": 12 * (minute + 1), "steps": 12, "seconds": 12 * seconds}
+            sender.sendto(json.dumps(message).encode(), str(path))
 
 
 def _fill(path: Path) -> None:

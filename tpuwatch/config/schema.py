@@ -37,6 +37,7 @@ from tpuwatch.config.types import (
     Project,
     Seconds,
     Section,
+    Share,
     YesNo,
     split_listen,
 )
@@ -266,6 +267,12 @@ class HealthConfig(Section):
         le=2_592_000,
         description="How long after it was last seen a finding counts as wrong. It ends sooner when a later launch of "
         "the workload does well, or the node was restarted and is well.",
+    )
+    slower: Share = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="The least slow-down of a training loop against its own past that is told: 0.05 is 5 %; 0 is off.",
     )
 
 

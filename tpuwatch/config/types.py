@@ -98,6 +98,7 @@ Globs = Annotated[
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
 Count = Annotated[int, Field(strict=True), Allowed("a whole number")]
 Percent = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a share in percent")]
+Share = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a share")]
 Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
 Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
 MaxMebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB, which is not below min_mib,")]

@@ -325,6 +325,8 @@ class Daemon:
             add_event=self._logs.ingest.add_event,
             post=lambda loops: self._node.signals.post_loops(loops),
             holders=self._holders,
+            hbm_used=self._hbm_used,
+            store=self._store,
             progress=self._progress,
         )
         self._logs.ingest.on_progress = service.take_output
@@ -334,6 +336,11 @@ class Daemon:
         """The processes that hold the TPU by the latest look; none where it failed."""
         answer = self._node.signals.snapshot.host
         return answer.value.holders if answer.value is not None and answer.problem is None else ()
+
+    def _hbm_used(self) -> int | None:
+        """The bytes of HBM in use by the latest look; None where it failed."""
+        answer = self._node.signals.snapshot.runtime
+        return answer.value.hbm_used_bytes if answer.value is not None and answer.problem is None else None
 
     def _connect(self) -> None:
         """Connect the parts that run now to each other, to the watchdog and to the metrics."""

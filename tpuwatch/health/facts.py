@@ -502,7 +502,8 @@ class Facts:
 
     def _step_seconds(self, loop: TrainingLoop) -> float:
         """How long ago the latest step of a loop may be that goes on."""
-        return min(max(self.limits.step_seconds, 2 * (loop.usual_step_seconds or 0.0)), self.limits.slow_step_seconds)
+        usual = max(loop.usual_step_seconds or 0.0, loop.step_seconds or 0.0)
+        return min(max(self.limits.step_seconds, 2 * usual), self.limits.slow_step_seconds)
 
     def is_alive(self, launch: Launch) -> bool:
         """Whether the launch's process is there."""

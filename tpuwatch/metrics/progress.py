@@ -20,7 +20,7 @@ _OF_THE_FIRST: Final = {
     "step": ("step", "The latest step of the training loop."),
     "stepped": ("last_step_timestamp_seconds", "When the training loop made its latest step."),
     "step_seconds": ("step_seconds", "The median time of the loop's latest steps."),
-    "usual_step_seconds": ("usual_step_seconds", "The median time of all steps of the loop that were seen."),
+    "usual_step_seconds": ("baseline_step_seconds", "The step time that the loop's steps are compared with."),
     "input_share": ("input_wait_ratio", "Share of the time of the latest steps in which the loop waited for input."),
     "loss": ("loss", "The latest loss that the loop reports."),
     "tokens_per_second": ("tokens_per_second", "The tokens a second that the loop reports."),
@@ -53,6 +53,7 @@ class ProgressMetrics:
             if value is not None:
                 family.add_sample(family.name, {}, value)
             yield family
+        yield from _slowdown(running)
         family = Metric("tpuwatch_workload_loops", "Training loops that run.", "gauge")
         family.add_sample(family.name, {}, len(running))
         yield family
@@ -61,3 +62,18 @@ class ProgressMetrics:
         for cause in LOOP_FAULTS:
             family.add_sample(family.name, {"cause": cause.value}, held[cause])
         yield family
+
+
+def _slowdown(running: Sequence[TrainingLoop]) -> Iterator[Metric]:
+    """How slow the first loop is: 0 while its baseline is known and it is not."""
+    first = running[0] if running else None
+    slow = first.slowdown if first is not None else None
+    known = first is not None and (slow is not None or first.usual_step_seconds is not None)
+    text = "How much longer than their baseline the steps of the loop take, or the share of time more in pauses."
+    ratio = Metric("tpuwatch_workload_slowdown_ratio", text, "gauge")
+    since = Metric("tpuwatch_workload_slow_since_timestamp_seconds", "Since when the loop is slower; 0: not.", "gauge")
+    if known:
+        ratio.add_sample(ratio.name, {}, 0.0 if slow is None else slow.slower)
+        since.add_sample(since.name, {}, 0.0 if slow is None else slow.since)
+    yield ratio
+    yield since

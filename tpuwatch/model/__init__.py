@@ -119,7 +119,16 @@ if TYPE_CHECKING:
     from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
     from tpuwatch.model.probe import Probe, ProbeVerdict
     from tpuwatch.model.problems import FINDING_SECONDS, PROBLEM_KINDS, PastFinding, Problems, present_problems
-    from tpuwatch.model.progress import HEARTBEATS, ProgressSource, StepReport, TrainingLoop
+    from tpuwatch.model.progress import (
+        HEARTBEATS,
+        PacePoint,
+        PaceRecord,
+        ProgressSource,
+        Slowdown,
+        SlowdownKind,
+        StepReport,
+        TrainingLoop,
+    )
     from tpuwatch.model.remedies import ProbeStep, RemedyStep
     from tpuwatch.model.restart import (
         ENDED,

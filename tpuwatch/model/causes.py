@@ -281,7 +281,7 @@ class Cause(str, Enum):
     SLOW_STEPS = CauseRow(
         "slow_steps", _MODEL_OWNER, "TpuwatchStepsSlow", Whose.NONE,
         recovers=False, loop=LoopWords("loop-slow", "steps are slower than usual"),
-        meaning="a training loop's steps take a fifth longer than its own median",
+        meaning="a training loop is slower than its own past, by 5 % or more, since an abrupt change",
     )
     INPUT_BOUND = CauseRow(
         "input_bound", _MODEL_OWNER, "TpuwatchInputBound", Whose.NONE,

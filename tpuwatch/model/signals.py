@@ -211,6 +211,13 @@ class Runtime:
         """All chips of all processes."""
         return tuple(chip for port in self.ports for chip in port.chips)
 
+    @property
+    def hbm_used_bytes(self) -> int | None:
+        """The bytes of HBM that all chips use; None if one does not say, or there are none."""
+        used = [chip.hbm_used_bytes for chip in self.chips]
+        known = [one for one in used if one is not None]
+        return sum(known) if known and len(known) == len(used) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:

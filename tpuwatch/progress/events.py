@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import clean, length
-from tpuwatch.model import HEARTBEATS, Cause, Event, ProgressSource
+from tpuwatch.core import clean, format_time, length
+from tpuwatch.model import HEARTBEATS, Cause, Event, ProgressSource, SlowdownKind
 
 if TYPE_CHECKING:
     from tpuwatch.model import TrainingLoop
@@ -54,13 +54,25 @@ def _words(fault: LoopFault) -> tuple[str, dict[str, Any]]:
         words = f"has made no step for {length(still)} since step {loop.step}, and its process lives."
         return words, {"step_count": loop.step, "still_seconds": still}
     if fault.cause is Cause.SLOW_STEPS:
-        words = f"takes {_number(seconds)} s a step instead of {_number(usual)} s."
-        return words, {"step_seconds": seconds, "usual_seconds": usual, "slower_percent": _percent(seconds / usual - 1)}
+        return _slow_words(loop, seconds, usual)
     share = _percent(loop.input_share or 0.0)
     words = (
         f"waits for its input for {share} % of its time, {_number(seconds * share / 100)} s of {_number(seconds)} s."
     )
     return words, {"input_percent": share, "step_seconds": seconds}
+
+
+def _slow_words(loop: TrainingLoop, seconds: float, usual: float) -> tuple[str, dict[str, Any]]:
+    slow = loop.slowdown
+    if slow is None:
+        return f"takes {_number(seconds)} s a step instead of {_number(usual)} s.", {}
+    facts = {"slower_percent": _percent(slow.slower), "step_count": slow.step, "since": format_time(slow.since)}
+    since = f"since step {slow.step} ({format_time(slow.since)})"
+    if slow.kind is SlowdownKind.PAUSES:
+        return f"is in pauses for {_percent(slow.slower)} % more of its time {since}.", facts
+    times = {"step_seconds": usual * (1 + slow.slower), "usual_seconds": usual}
+    words = f"takes {_number(times['step_seconds'])} s a step instead of {_number(usual)} s, "
+    return f"{words}{_percent(slow.slower)} % slower {since}.", {**times, **facts}
 
 
 def _percent(share: float) -> int:

@@ -17,6 +17,7 @@ from tpuwatch.host import USER_FILES, ProcFs, parse_users, read_bounded
 from tpuwatch.model import WorkloadKind
 from tpuwatch.progress.events import loop_event
 from tpuwatch.progress.heartbeat import MalformedError, read_heartbeat
+from tpuwatch.progress.pace_memory import PaceMemory
 from tpuwatch.progress.receiver import Receiver, ReceiverError
 from tpuwatch.progress.tracker import ProgressTracker, TpuProcess
 
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock, LoopStatus
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Event, Holder, StepReport, TrainingLoop
+    from tpuwatch.progress.pace import Pace
     from tpuwatch.progress.receiver import Datagram
+    from tpuwatch.store import EventStore
 
 NAME: Final = "progress"  # of the loop, in metrics and status
 WAIT_SECONDS: Final = 1.0  # for heartbeats, in one turn; a stop waits no longer
@@ -57,12 +60,15 @@ class ProgressService:
         add_event: Callable[[Event], None],
         post: Callable[[tuple[TrainingLoop, ...]], None],
         holders: Callable[[], Sequence[Holder]],
+        hbm_used: Callable[[], int | None] = lambda: None,
+        store: EventStore | None = None,
         progress: Callable[[str, float], None],
         processes: ProcFs | None = None,
     ) -> None:
         """`add_event` passes an event to the log service, `post` the loops to the judge. `holders` are the processes
-        that hold the TPU, none where that is not known. `progress` is called after each turn with the loop's name and
-        the seconds that it took. All are called from the service's thread."""
+        that hold the TPU, none where that is not known; `hbm_used` the bytes of HBM that all chips use. `store`
+        keeps the pace of loops; None: it is forgotten with the daemon. `progress` is called after each turn with the
+        loop's name and the seconds that it took. All are called from the service's thread."""
         self.training: tuple[TrainingLoop, ...] = ()
         self.problem = ""  # why no heartbeats are received, a sentence; "" if they are, or are not wanted
         self._metrics = metrics
@@ -73,7 +79,18 @@ class ProgressService:
         self._holders = holders
         self._processes = processes or ProcFs(config.host.root / "proc")
         self._config = config
-        self._tracker = ProgressTracker(stall_seconds=config.health.idle_seconds)
+        self._hbm_used = hbm_used
+        self._slower = config.health.slower
+        self._memory = (
+            None
+            if store is None
+            else PaceMemory(store, clock=clock, boot_id=boot_id, command=lambda pid: self._processes.command(pid))
+        )
+        self._tracker = ProgressTracker(
+            stall_seconds=config.health.idle_seconds,
+            slower=config.health.slower,
+            recall=self._memory.recall if self._memory is not None else None,
+        )
         self._receiver: Receiver | None = None
         self._open_due = float("-inf")
         self._output: deque[tuple[str, StepReport, int | None, float]] = deque(maxlen=_MAX_OUTPUT)
@@ -94,6 +111,8 @@ class ProgressService:
         """Stop, and remove the socket."""
         self._group.stop()
         self._group.join(NAME, STOP_SECONDS)
+        if self._memory is not None:
+            self._memory.keep(self._tracker.paces, all_of_them=True)
         self._close()
 
     def reload(self, config: Config) -> None:
@@ -117,6 +136,10 @@ class ProgressService:
     def turn(self) -> float:
         """Take what was said, judge the loops; returns the seconds until it should be done again."""
         receiver = self._open()
+        self._tracker.hbm_used_bytes = self._hbm_used()
+        if self._config.health.slower != self._slower:
+            self._slower = self._config.health.slower
+            self._tracker.set_slower(self._slower)
         taken = 0
         if receiver is not None and receiver.wait(WAIT_SECONDS):
             for datagram in receiver.take(MAX_TAKEN):
@@ -155,6 +178,11 @@ class ProgressService:
             event = loop_event(fault, self._boot_id)
             if event is not None:
                 self._add_event(event)
+        paces = self._tracker.paces
+        for pace, _, _ in paces:
+            _log_explained(pace)
+        if self._memory is not None:
+            self._memory.keep(paces)
         self.training = self._tracker.loops
         self._metrics.progress.set_loops(self.training)
         state = [(one.pid, one.name, one.is_running, one.faults) for one in self.training]
@@ -224,6 +252,19 @@ class ProgressService:
         if self._receiver is not None:
             self._receiver.close()
             self._receiver = None
+
+
+def _log_explained(pace: Pace) -> None:
+    """Log what the program did itself, which is no slow-down."""
+    while pace.explained:
+        alarm, shown_by = pace.explained.pop()
+        _log.info(
+            "A training loop takes %.0f %% longer for a step since step %d. That is its program's doing: %s. "
+            "Its baseline is measured again.",
+            100 * alarm.slower,
+            alarm.step,
+            shown_by,
+        )
 
 
 def _path(config: Config) -> Path | None:

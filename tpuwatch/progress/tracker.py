@@ -1,6 +1,6 @@
 """Training loops by what is heard of them: steps, their times, and what those show to be wrong. Pure.
 
-A step's time is compared with the loop's own median, so that no configuration has to name what is normal for a program.
+A step's time is compared with the loop's own past (`pace.py`), so that no configuration has to name what is normal.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.core import median
 from tpuwatch.model import LOOP_FAULTS, Cause, ProgressSource, StepReport, TrainingLoop
+from tpuwatch.progress.blocks import StepSample
+from tpuwatch.progress.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator
 
-SLOWER: Final = 1.2  # so many times the usual step time is a regression,
-SLOWER_UNTIL: Final = 1.1  # and it is over below this
 INPUT_SHARE: Final = 0.2  # of the time that a loop waits for its input, from which it is bound by that,
 INPUT_SHARE_UNTIL: Final = 0.15  # and below which it is not any more
 STALLED_STEPS: Final = 20.0  # times the usual step time without a step, and at least the configured time,
@@ -24,34 +24,11 @@ STALLED_PAUSES: Final = 2.0  # or times the longest pause that it has made and g
 LONGEST_SECONDS: Final = 3600.0  # but no longer than this, which is also the limit before its second step
 RECENT_SECONDS: Final = 60.0  # the latest steps are those of this time,
 RECENT_STEPS: Final = 5  # or of so many usual step times, and not fewer than so many messages
-USUAL_TO_RECENT: Final = 3  # so many times as many messages must have been heard before the median means something
 MAX_LOOPS: Final = 256
 MAX_OF_USER: Final = 64
 FORGET_SECONDS: Final = 3600.0  # after its last word, after which a loop that does not run is forgotten
 RESUMED_STEPS: Final = 10  # a step that is further back than this is one of another run in the same output
 _MAX_RECENT: Final = 600
-_MAX_USUAL: Final = 512
-
-
-@dataclass(slots=True)
-class _Samples:
-    """A bounded sample of all values: when it is full every second one goes, and of later ones fewer are taken."""
-
-    values: list[float] = field(default_factory=list)
-    count: int = 0
-    stride: int = 1
-
-    def add(self, value: float) -> None:
-        if self.count % self.stride == 0:
-            self.values.append(value)
-            if len(self.values) >= _MAX_USUAL:
-                del self.values[1::2]
-                self.stride *= 2
-        self.count += 1
-
-    @property
-    def median(self) -> float | None:
-        return median(self.values) if self.values else None
 
 
 class TpuProcess(NamedTuple):
@@ -60,6 +37,26 @@ class TpuProcess(NamedTuple):
     pid: int
     process: Hashable  # distinguishes it from a later one of the same pid
     started: float
+
+
+class LoopPace(NamedTuple):
+    """The pace of a loop, and its latest step."""
+
+    pace: Pace
+    step: int
+    at: float
+
+
+class Beginning(NamedTuple):
+    """A loop whose first word was heard: by it the pace of the same loop, or of earlier launches, is found again."""
+
+    source: ProgressSource
+    name: str  # the path of the output, or the name that the job gave its loop
+    pid: int | None
+    process: Hashable
+    user: str
+    step: int
+    at: float
 
 
 @dataclass(slots=True)
@@ -72,9 +69,9 @@ class _Loop:
     latest: StepReport
     stepped: float
     heard: float
+    pace: Pace
     process: Hashable = None  # distinguishes it from a later one of the same pid
     recent: deque[tuple[float, float, float | None]] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
-    usual: _Samples = field(default_factory=_Samples)
     program: frozenset[TpuProcess] = frozenset()  # where no process is known: those that may have made its last step
     alive: bool | None = None
     silent: bool = False
@@ -101,10 +98,16 @@ class LoopFault:
 class ProgressTracker:
     """Folds what is heard into loops. All times are given, in seconds since the epoch. Not thread-safe."""
 
-    def __init__(self, *, stall_seconds: float) -> None:
+    def __init__(
+        self, *, stall_seconds: float, slower: float = 0.05, recall: Callable[[Beginning, float], Pace] | None = None
+    ) -> None:
         """`stall_seconds`: a loop of a living process that makes no step for so long, and longer than it used to,
-        stands still."""
+        stands still. `slower`: the least slow-down that is told, 0 for none. `recall` returns the pace that a loop
+        begins with, given that too."""
         self.stall_seconds = stall_seconds
+        self.hbm_used_bytes: float | None = None  # of all chips, as it is now; None: not known
+        self._slower = slower
+        self._recall = recall or (lambda _, slower: Pace(slower))
         self._loops: dict[Hashable, _Loop] = {}
 
     def heartbeat(
@@ -116,11 +119,11 @@ class ProgressTracker:
             return False
         loop = self._loops.get(key)
         if loop is None:
-            loop = _Loop(ProgressSource.HEARTBEAT, name, pid or None, user, at, progress, at, at, process)
-            self._loops[key] = loop
+            begun = Beginning(ProgressSource.HEARTBEAT, name, pid or None, process, user, progress.step, at)
+            loop = self._begin(key, begun, name, progress)
             loop.alive = True if pid else None
         if steps and progress.step_seconds is not None:
-            self._sample(loop, at, progress.step_seconds, progress.input_seconds)
+            self._sample(loop, at, progress, steps, progress.step_seconds)
         _hear(loop, progress, at)
         return True
 
@@ -144,15 +147,14 @@ class ProgressTracker:
         if loop is None:
             if not self._make_room(""):
                 return False
-            name = path.rpartition("/")[2]
-            loop = _Loop(ProgressSource.OUTPUT, name, pid, "", at, progress, at, at, process)
-            self._loops[key] = loop
+            begun = Beginning(ProgressSource.OUTPUT, path, pid, process, "", progress.step, at)
+            loop = self._begin(key, begun, path.rpartition("/")[2], progress)
         seconds = progress.step_seconds
         ahead, passed = progress.step - loop.latest.step, at - loop.stepped
         if seconds is None and ahead > 0 and passed > 0:
             seconds = passed / ahead
         if seconds is not None and ahead:
-            self._sample(loop, at, seconds, None)
+            self._sample(loop, at, progress, max(1, ahead), seconds)
         _hear(loop, progress, at)
         loop.program = frozenset(one for one in holders if one.started <= loop.began)
         return True
@@ -170,19 +172,34 @@ class ProgressTracker:
             if now - loop.heard > FORGET_SECONDS and not _shown(loop).is_running:
                 del self._loops[key]
                 continue
+            slow = loop.pace.slowdown
             held = set(_faults(loop, now, self.stall_seconds))
+            if slow is not None and loop.since.get(Cause.SLOW_STEPS, slow.told) != slow.told:
+                del loop.since[Cause.SLOW_STEPS]  # it has become slower still
             for cause in loop.since.keys() - held:
                 del loop.since[cause]
             new = [cause for cause in LOOP_FAULTS if cause in held and cause not in loop.since]
-            loop.since.update(dict.fromkeys(new, now))
-            begun += [LoopFault(cause, _shown(loop), now) for cause in new]
+            for cause in new:
+                loop.since[cause] = slow.told if slow is not None and cause is Cause.SLOW_STEPS else now
+            begun += [LoopFault(cause, _shown(loop), loop.since[cause]) for cause in new]
         return begun
+
+    def set_slower(self, slower: float) -> None:
+        """Tell slow-downs from so much on, 0 for none."""
+        self._slower = slower
+        for loop in self._loops.values():
+            loop.pace.set_slower(slower)
 
     @property
     def loops(self) -> tuple[TrainingLoop, ...]:
         """All loops: those that run before those that have ended, and of these the one that stepped last first."""
         shown = map(_shown, self._loops.values())
         return tuple(sorted(shown, key=lambda one: (not one.is_running, one.source.value, -one.stepped)))
+
+    @property
+    def paces(self) -> list[LoopPace]:
+        """The pace of all loops."""
+        return [LoopPace(one.pace, one.latest.step, one.stepped) for one in self._loops.values()]
 
     def _latest_steps(self) -> dict[int, float]:
         """When each process may have made its last step, in any of its loops."""
@@ -192,10 +209,22 @@ class ProgressTracker:
                 latest[pid] = max(latest.get(pid, loop.stepped), loop.stepped)
         return latest
 
-    def _sample(self, loop: _Loop, at: float, seconds: float, waited: float | None) -> None:
-        loop.recent.append((at, seconds, waited))
-        loop.usual.add(seconds)
-        usual = loop.usual.median or 0.0
+    def _begin(self, key: Hashable, begun: Beginning, name: str, progress: StepReport) -> _Loop:
+        at = begun.at
+        pace = self._recall(begun, self._slower)
+        loop = _Loop(begun.source, name, begun.pid, begun.user, at, progress, at, at, pace, begun.process)
+        slow = pace.slowdown
+        if slow is not None and not slow.gradual:  # it was told before the daemon was started again
+            loop.since[Cause.SLOW_STEPS] = slow.told
+        self._loops[key] = loop
+        return loop
+
+    def _sample(self, loop: _Loop, at: float, progress: StepReport, steps: int, seconds: float) -> None:
+        loop.recent.append((at, seconds, progress.input_seconds))
+        rate = progress.tokens_per_second
+        tokens = rate * seconds if rate is not None and seconds > 0 else None
+        loop.pace.add(StepSample(at, progress.step, steps, seconds, tokens, self.hbm_used_bytes))
+        usual = loop.pace.usual_seconds or 0.0
         since = at - max(RECENT_SECONDS, RECENT_STEPS * usual)
         while len(loop.recent) > RECENT_STEPS and loop.recent[0][0] < since:
             loop.recent.popleft()
@@ -244,7 +273,7 @@ def _is_another_run(before: StepReport, now: StepReport) -> bool:
 def _still_seconds(loop: _Loop, stall_seconds: float) -> float:
     """For how long a loop makes no step that stands still. Evaluations, checkpoints and the first step take longer than
     others: what it has done before is no fault, and of one step alone it is not known what is usual."""
-    usual = loop.usual.median
+    usual = loop.pace.usual_seconds
     pauses = min(STALLED_PAUSES * loop.longest, LONGEST_SECONDS)
     longest = LONGEST_SECONDS if usual is None and loop.alive else pauses
     return max(stall_seconds, longest, STALLED_STEPS * (usual or 0.0))
@@ -256,16 +285,13 @@ def _faults(loop: _Loop, now: float, stall_seconds: float) -> Iterator[Cause]:
         yield Cause.NUMERIC_FAULT
     if not shown.is_running:
         return
-    usual = loop.usual.median
     if loop.alive and now - loop.stepped >= _still_seconds(loop, stall_seconds):
         yield Cause.STEPS_STALLED
         return
     enough = len(loop.recent) >= RECENT_STEPS
-    known = enough and loop.usual.count >= USUAL_TO_RECENT * len(loop.recent)
-    if known and usual and loop.step_seconds is not None:
-        limit = SLOWER_UNTIL if Cause.SLOW_STEPS in loop.since else SLOWER
-        if loop.step_seconds >= limit * usual:
-            yield Cause.SLOW_STEPS
+    slow = loop.pace.slowdown
+    if slow is not None and not slow.gradual:
+        yield Cause.SLOW_STEPS
     if enough and loop.input_share is not None and loop.recent[-1][0] - loop.recent[0][0] >= RECENT_SECONDS / 2:
         limit = INPUT_SHARE_UNTIL if Cause.INPUT_BOUND in loop.since else INPUT_SHARE
         if loop.input_share >= limit:
@@ -287,10 +313,11 @@ def _shown(loop: _Loop) -> TrainingLoop:
         loss=latest.loss,
         tokens_per_second=latest.tokens_per_second,
         step_seconds=loop.step_seconds,
-        usual_step_seconds=loop.usual.median,
+        usual_step_seconds=loop.pace.baseline_seconds,
         input_share=loop.input_share,
         done=latest.done,
         alive=loop.alive,
         silent=loop.silent,
         faults=tuple(cause for cause in LOOP_FAULTS if cause in loop.since),
+        slowdown=loop.pace.slowdown,
     )

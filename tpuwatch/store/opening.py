@@ -28,6 +28,8 @@ _COPIED = (
         "INSERT INTO meta VALUES (?, ?)"
         " ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE name <> 'first_run_time'",
     ),
+    (rows.SELECT_BASELINES, rows.REPLACE_BASELINE),
+    ("SELECT launch, step, at, seconds FROM pace", rows.ADD_STEP),
     (rows.SELECT_TOTALS, "INSERT OR REPLACE INTO totals (series, label, number) VALUES (?, ?, ?)"),
     ("SELECT device, inode, head FROM cursors", rows.DROP_OTHER_HEADS),
     ("SELECT device, inode, head, path, offset, state, history_until, seen FROM cursors", rows.REPLACE_CURSOR),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tpuwatch.model import Cause, Cursor, Event, Judgement, Launch
+    from tpuwatch.model import Cause, Cursor, Event, Judgement, Launch, PaceRecord
 
 
 class StoreReads:
@@ -80,6 +80,14 @@ class StoreReads:
         """The last verdict on each node that was stored while this machine's boot was `boot_id`."""
         found = self._select(rows.SELECT_LAST_VERDICTS, boot_id)
         return {judgement.node: judgement for row in found if (judgement := rows.verdict_of(row)) is not None}
+
+    def paces(self, workload: str, limit: int) -> list[PaceRecord]:
+        """The pace of the workload's launches that made a step last, the newest first."""
+        with self._reading() as connection:
+            sql = rows.SELECT_BASELINES + " WHERE workload = ? ORDER BY at DESC LIMIT ?"
+            found = connection.execute(sql, (rows.storable(workload), limit)).fetchall()
+            records = [rows.pace_of(row, connection.execute(rows.SELECT_PACE, row[:1])) for row in found]
+        return [record for record in records if record is not None]
 
     def size_bytes(self) -> int:
         """The size of the store in bytes, without the free space inside its file."""

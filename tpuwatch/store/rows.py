@@ -21,6 +21,8 @@ from tpuwatch.model import (
     Judgement,
     Launch,
     Outcome,
+    PacePoint,
+    PaceRecord,
     Place,
     Reason,
     Signal,
@@ -79,6 +81,12 @@ SELECT_LAST_VERDICTS = (
 INSERT_VERDICT = "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) VALUES (?, ?, ?, ?, ?, ?)"
 SELECT_CLOUD_NODES = "SELECT project, zone, name, facts FROM cloud_nodes WHERE stored >= ?"
 REPLACE_CLOUD_NODE = "INSERT OR REPLACE INTO cloud_nodes (project, zone, name, stored, facts) VALUES (?, ?, ?, ?, ?)"
+SELECT_BASELINES = "SELECT launch, workload, run, step, at, facts FROM baselines"
+REPLACE_BASELINE = "INSERT OR REPLACE INTO baselines (launch, workload, run, step, at, facts) VALUES (?, ?, ?, ?, ?, ?)"
+SELECT_PACE = "SELECT step, at, seconds FROM pace WHERE launch = ? ORDER BY step"
+SELECT_STEPS = "SELECT step FROM pace WHERE launch = ?"
+DROP_STEP = "DELETE FROM pace WHERE launch = ? AND step = ?"
+ADD_STEP = "INSERT OR REPLACE INTO pace (launch, step, at, seconds) VALUES (?, ?, ?, ?)"
 
 _INT64 = 1 << 63
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -295,6 +303,29 @@ def cause_of(value: str) -> Cause | None:
 def signed(number: int) -> int:
     """An unsigned 64-bit device or inode number as SQLite's signed one."""
     return number - 2 * _INT64 if number >= _INT64 else number
+
+
+def baseline_row(record: PaceRecord) -> Row:
+    """A row for REPLACE_BASELINE."""
+    workload, run = storable(record.workload), storable(record.run)
+    return (record.launch, workload, run, record.step, record.at, _json(record.facts))
+
+
+def step_row(launch: int, point: PacePoint) -> Row:
+    """A row for ADD_STEP. Its time is a whole second, which takes half of the room."""
+    return launch, point.step, round(point.at), point.seconds
+
+
+def pace_of(row: Row, points: Iterable[Row]) -> PaceRecord | None:
+    """The pace of a row of SELECT_BASELINES and of those of SELECT_PACE; None if it is unreadable."""
+    launch, workload, run, step, at, stored = row
+    try:
+        facts = json.loads(stored)
+    except (ValueError, TypeError):
+        return None
+    if not isinstance(facts, dict):
+        return None
+    return PaceRecord(launch, _text(workload), _text(run), step, at, facts, tuple(PacePoint(*one) for one in points))
 
 
 def storable(text: str) -> str | bytes:

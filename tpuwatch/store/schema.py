@@ -80,6 +80,14 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE repeats (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, event INTEGER NOT NULL)",
     ),
     ("ALTER TABLE events ADD COLUMN spread TEXT",),  # JSON; null: its repeats state what it does
+    (
+        # The pace of training loops, of a launch each: what the detector of slow steps knows, and the step times.
+        """CREATE TABLE baselines (
+            launch INTEGER PRIMARY KEY, workload TEXT, run TEXT, step INTEGER, at REAL, facts TEXT)""",
+        "CREATE INDEX baselines_workload ON baselines (workload, at)",
+        """CREATE TABLE pace (
+            launch INTEGER, step INTEGER, at INTEGER, seconds REAL, PRIMARY KEY (launch, step)) WITHOUT ROWID""",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

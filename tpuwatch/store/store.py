@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.core import Clock
-    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch, Place, Repetition
+    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch, PaceRecord, Place, Repetition
 
     Counted = Mapping[tuple[str, str], int]
     Count = Callable[[Sequence[Event], Sequence[tuple[Event, Sequence[bytes]]]], Counted]
@@ -28,6 +28,7 @@ KEPT_NODE_VERDICTS = 500  # of one node
 KEPT_CLOUD_NODES = 20_000
 CLOUD_NODES_SECONDS = 900.0
 KEPT_CURSORS = 200_000
+KEPT_PACES = 200  # launches, of some 20 KB each
 MEMORY_BYTES = 32 << 20  # the limit of a store in memory, whatever the configuration allows
 _VACUUM_PAGES = 2000  # pages that one call of prune frees at most
 
@@ -50,6 +51,9 @@ _DROP_OLD_CLOUD_NODES = """DELETE FROM cloud_nodes WHERE (project, zone, name) I
     (SELECT project, zone, name FROM cloud_nodes ORDER BY stored DESC LIMIT -1 OFFSET ?)"""
 _DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
     (SELECT device, inode, head FROM cursors ORDER BY seen DESC LIMIT -1 OFFSET ?)"""
+_DROP_OLD_BASELINES = """DELETE FROM baselines WHERE launch IN
+    (SELECT launch FROM baselines ORDER BY at DESC LIMIT -1 OFFSET ?)"""
+_DROP_OLD_PACES = "DELETE FROM pace WHERE launch NOT IN (SELECT launch FROM baselines)"
 _REPLACE_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
@@ -217,6 +221,18 @@ class EventStore(StoreReads):
         with self._transaction() as connection:
             connection.executemany(rows.REPLACE_CLOUD_NODE, node_rows)
 
+    def save_paces(self, records: Sequence[PaceRecord]) -> None:
+        """Store the pace of launches as it is now, all or none. Thread-safe. Raises StoreError."""
+        with self._transaction() as connection:
+            for record in records:
+                connection.execute(rows.REPLACE_BASELINE, rows.baseline_row(record))
+                stored = {step for (step,) in connection.execute(rows.SELECT_STEPS, (record.launch,))}
+                steps = {point.step for point in record.points}
+                gone, new = stored - steps, steps - stored
+                connection.executemany(rows.DROP_STEP, [(record.launch, step) for step in gone])
+                added = [rows.step_row(record.launch, point) for point in record.points if point.step in new]
+                connection.executemany(rows.ADD_STEP, added)
+
     def prune(self, max_age_seconds: float, max_bytes: int) -> int:
         """Remove some of the oldest events if they or the size of the store exceed the limits.
 
@@ -240,6 +256,8 @@ class EventStore(StoreReads):
             connection.execute(_DROP_NODES_VERDICTS, {"kept": KEPT_NODE_VERDICTS})
             connection.execute(_DROP_OLD_VERDICTS, {"kept": KEPT_VERDICTS})
             connection.execute(_DROP_OLD_CLOUD_NODES, (KEPT_CLOUD_NODES,))
+            if connection.execute(_DROP_OLD_BASELINES, (KEPT_PACES,)).rowcount:
+                connection.execute(_DROP_OLD_PACES)
             connection.execute(_REPLACE_META, ("at_work", repr(self._clock.time())))
         self._vacuum(max_bytes)
         return removed

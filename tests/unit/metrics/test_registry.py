@@ -20,7 +20,7 @@ from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.answers import Answer, Problem, Signal
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.progress import ProgressSource, TrainingLoop
+from tpuwatch.model.progress import ProgressSource, Slowdown, SlowdownKind, TrainingLoop
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.signals import Peer, QueuedResource
 from tpuwatch.model.verdict import Unseen, Verdict
@@ -96,7 +96,13 @@ def filled() -> Metrics:
     metrics.restart.set_state(records=[records.record(phase=Phase.STOPPED)], breaker_open=False)
     loop = TrainingLoop(ProgressSource.HEARTBEAT, "", 7, "alice", 1.0, 9, 2.0, 2.0, alive=True)
     measured = replace(
-        loop, loss=2.5, tokens_per_second=10.0, step_seconds=1.0, usual_step_seconds=1.0, input_share=0.1
+        loop,
+        loss=2.5,
+        tokens_per_second=10.0,
+        step_seconds=1.0,
+        usual_step_seconds=1.0,
+        input_share=0.1,
+        slowdown=Slowdown(SlowdownKind.STEPS, 2.0, 8, 0.1, 3.0),
     )
     metrics.progress.set_loops([measured])
     metrics.daemon.set_findings(cause.value for cause in Cause)

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tpuwatch.logs import load_catalogue
 from tpuwatch.model import Cause, Event, Holder, StepReport, TrainingLoop, WorkloadKind
 from tpuwatch.progress.events import RULES
 from tpuwatch.progress.service import AGAIN_SECONDS, ProgressService
+from tpuwatch.store import EventStore
 
 
 class Scene:
@@ -30,9 +32,15 @@ class Scene:
         self.events: list[Event] = []
         self.posts: list[tuple[TrainingLoop, ...]] = []
         self.holders: list[Holder] = []
+        self.hbm = 60 << 30
         self.directory = directory
-        self.service = ProgressService(
+        self.service = self.new(None, **workload)
+
+    def new(self, store: EventStore | None, **workload: Any) -> ProgressService:
+        return ProgressService(
             self.config(**workload),
+            store=store,
+            hbm_used=lambda: self.hbm,
             metrics=self.metrics,
             clock=self.clock,
             boot_id="boot",
@@ -44,6 +52,16 @@ class Scene:
 
     def config(self, **workload: Any) -> Config:
         return Config.model_validate({"state": {"dir": self.directory}, "workload": workload})
+
+    def restart(self, store: EventStore) -> None:
+        self.service.stop()
+        self.service = self.new(store)
+        self.service._open()
+
+    def steps(self, first: int, last: int, seconds: float) -> None:
+        for step in range(first, last + 1):
+            self.clock.advance(seconds)
+            self.say(step=step, steps=1, seconds=seconds)
 
     def say(self, **message: Any) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
@@ -72,7 +90,7 @@ def test_a_heartbeat_becomes_a_loop_of_the_process_that_sent_it(scene: Scene) ->
 
 def test_each_fault_is_an_event_that_its_rule_recognises(scene: Scene) -> None:
     step = 0
-    for seconds, number in ((1.0, 200), (1.5, 70)):
+    for seconds, number in ((10.0, 200), (15.0, 200)):
         for _ in range(number):
             step += 1
             scene.clock.advance(seconds)
@@ -94,6 +112,47 @@ def test_each_fault_is_an_event_that_its_rule_recognises(scene: Scene) -> None:
         assert "{" not in finding.summary
         assert "unknown" not in finding.summary
         assert finding.remedy
+
+
+def test_a_slow_down_is_shown_by_the_metrics_and_outlives_the_daemon(scene: Scene, tmp_path: Path) -> None:
+    with closing(EventStore.open(tmp_path / "state", scene.clock)) as store:
+        scene.restart(store)
+        scene.steps(1, 200, 10.0)
+        shown = samples(scene.metrics)
+        assert shown["tpuwatch_workload_baseline_step_seconds",] == pytest.approx(10.0)
+        assert shown["tpuwatch_workload_slowdown_ratio",] == 0
+        assert shown["tpuwatch_workload_slow_since_timestamp_seconds",] == 0
+        since = scene.clock.time()
+        scene.steps(201, 400, 12.0)
+        assert [event.cause for event in scene.events] == [Cause.SLOW_STEPS]
+        assert "takes 12 s a step instead of 10 s, 20 % slower since step 200 (" in scene.events[0].text
+        scene.restart(store)
+        scene.steps(405, 407, 12.0)
+        (loop,) = scene.service.training
+        assert "12 s a step, 20 % slower since step 200 (" in loop.sentence(scene.clock.time())
+        shown = samples(scene.metrics)
+        assert shown["tpuwatch_workload_slowdown_ratio",] == pytest.approx(0.2, abs=0.001)
+        assert shown["tpuwatch_workload_slow_since_timestamp_seconds",] == pytest.approx(since, abs=60)
+        assert shown["tpuwatch_workload_loop_faults", "slow_steps"] == 1
+        assert len(scene.events) == 1
+
+
+def test_what_the_program_does_itself_is_logged_and_no_fault(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tpuwatch.progress.service")
+    scene.steps(1, 200, 10.0)
+    scene.hbm = 62 << 30
+    scene.steps(201, 400, 12.0)
+    assert scene.events == []
+    assert "takes 20 % longer for a step since step 200. That is its program's doing: it uses another" in caplog.text
+    assert scene.service.training[0].usual_step_seconds == pytest.approx(12.0)
+
+
+def test_another_limit_is_used_from_the_next_turn_on(scene: Scene) -> None:
+    scene.steps(1, 200, 10.0)
+    config = scene.config()
+    scene.service.reload(config.model_copy(update={"health": config.health.model_copy(update={"slower": 0.3})}))
+    scene.steps(201, 400, 12.0)
+    assert scene.events == []
 
 
 def test_output_of_a_job_is_a_loop_too(scene: Scene) -> None:

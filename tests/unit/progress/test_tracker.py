@@ -49,36 +49,72 @@ def tracker() -> ProgressTracker:
     return ProgressTracker(stall_seconds=600.0)
 
 
-def test_steps_a_fifth_slower_than_usual_are_one_fault_until_they_are_as_before() -> None:
+def test_slow_steps_are_one_fault_until_they_are_as_before() -> None:
     run = Run(tracker())
-    run.steps(300, 1.0)
+    run.steps(30 * 60, 1.0)
     assert run.begun == []
-    run.steps(70, 1.3)
+    run.steps(20 * 60, 1.12)
     assert run.begun == [Cause.SLOW_STEPS]
     (loop,) = run.tracker.loops
-    assert (loop.step_seconds, loop.usual_step_seconds) == (1.3, 1.0)
-    assert "1.3 s a step, usually 1 s" in loop.sentence(run.now)
-    run.steps(70, 1.0)
+    assert (loop.step_seconds, round(loop.usual_step_seconds or 0.0, 6)) == (1.12, 1.0)
+    assert loop.slowdown is not None
+    assert abs(loop.slowdown.step - 1800) <= 60
+    assert "1.12 s a step, 12 % slower since step 1" in loop.sentence(run.now)
+    assert "usual" not in loop.sentence(run.now)
+    run.steps(15 * 60, 1.0)
     assert run.tracker.loops[0].faults == ()
-    run.steps(70, 1.3)
+    assert run.tracker.loops[0].slowdown is None
+    run.steps(25 * 60, 1.12)
     assert run.begun == [Cause.SLOW_STEPS] * 2
+
+
+def test_a_slow_down_that_grows_by_half_is_told_again() -> None:
+    run = Run(tracker())
+    run.steps(300, 60.0)
+    run.steps(200, 66.0)
+    run.steps(200, 75.0)
+    assert run.begun == [Cause.SLOW_STEPS] * 2
+    (loop,) = run.tracker.loops
+    assert loop.slowdown is not None
+    assert round(loop.slowdown.slower, 2) == 0.25
+
+
+def test_a_gradual_slow_down_is_shown_and_is_no_fault() -> None:
+    run = Run(tracker())
+    run.steps(400, 60.0)
+    for number in range(2000):
+        run.steps(1, 60.0 * (1 + 0.25 * number / 2000))
+    (loop,) = run.tracker.loops
+    assert run.begun == []
+    assert loop.slowdown is not None
+    assert loop.slowdown.gradual
+    assert "slower, gradually, since step" in loop.sentence(run.now)
 
 
 def test_a_small_difference_or_a_slow_beginning_is_none() -> None:
     run = Run(tracker())
     run.steps(3, 60.0)  # compiles
-    run.steps(300, 1.0)
-    run.steps(70, 1.15)
+    run.steps(30 * 60, 1.0)
+    run.steps(40 * 60, 1.03)
     assert run.begun == []
 
 
-def test_slow_steps_are_judged_by_their_own_pace() -> None:
-    run = Run(tracker())
-    run.steps(30, 50.0)
-    run.steps(2, 70.0)
+def test_nothing_is_slow_where_that_is_switched_off() -> None:
+    off = ProgressTracker(stall_seconds=600.0, slower=0.0)
+    run = Run(off)
+    run.steps(300, 60.0)
+    run.steps(200, 75.0)
     assert run.begun == []
-    run.steps(2, 70.0)
+    assert run.tracker.loops[0].slowdown is None
+    off = ProgressTracker(stall_seconds=600.0, slower=0.0)
+    run = Run(off)
+    run.steps(300, 60.0)
+    off.set_slower(0.05)
+    run.steps(160, 75.0)
     assert run.begun == [Cause.SLOW_STEPS]
+    off.set_slower(0.0)
+    run.steps(1, 75.0)
+    assert run.tracker.loops[0].faults == ()
 
 
 def test_a_loop_that_waits_for_a_fifth_of_its_time_is_bound_by_its_input() -> None:

@@ -24,7 +24,7 @@ from tpuwatch.model.events import Place
 from tpuwatch.model.judged_queued_resource import QueuedProblem
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.probe import Probe, ProbeVerdict
-from tpuwatch.model.progress import ProgressSource, TrainingLoop
+from tpuwatch.model.progress import ProgressSource, Slowdown, SlowdownKind, TrainingLoop
 from tpuwatch.model.restart import Breaker, Phase
 from tpuwatch.model.signals import (
     Holder,
@@ -71,10 +71,11 @@ LOOP = TrainingLoop(
     total=5000,
     loss=2.31,
     tokens_per_second=1000.0,
-    step_seconds=0.41,
+    step_seconds=0.45,
     usual_step_seconds=0.4,
     input_share=0.1,
-    faults=(Cause.INPUT_BOUND,),
+    faults=(Cause.SLOW_STEPS, Cause.INPUT_BOUND),
+    slowdown=Slowdown(SlowdownKind.STEPS, NOW - 300, 1100, 0.12, NOW - 60),
 )
 STUCK = samples.judgement(
     Verdict.RUNTIME_STUCK, kind=WorkloadKind.TRAINING, suspect_since=NOW - 900, counts_from=NOW - 600

@@ -6,7 +6,7 @@ from typing import Annotated
 from tpuwatch.core import Time, Words, like, redact
 from tpuwatch.model.documents.words import CauseWord, KindWord, ProblemWord
 from tpuwatch.model.probe import Probe, ProbeVerdict
-from tpuwatch.model.progress import ProgressSource, TrainingLoop
+from tpuwatch.model.progress import ProgressSource, Slowdown, SlowdownKind, TrainingLoop
 from tpuwatch.model.signals import Chip, Host, Runtime
 
 
@@ -129,6 +129,23 @@ class HostDocument(BootDocument):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlowdownDocument:
+    """By how much a training loop is slower than its baseline, and since when."""
+
+    kind: Annotated[str, Words(SlowdownKind)]
+    since: Time
+    step: int
+    slower: float
+    told: Time
+    gradual: bool
+
+    @classmethod
+    def of(cls, slowdown: Slowdown) -> "SlowdownDocument":
+        """As it is now."""
+        return like(cls, slowdown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLoopDocument:
     """How far a training loop has come by its own word, and in one line."""
 
@@ -151,8 +168,10 @@ class TrainingLoopDocument:
     running: bool
     faults: tuple[CauseWord, ...]
     sentence: str
+    slowdown: SlowdownDocument | None = None
 
     @classmethod
     def of(cls, loop: TrainingLoop, now: float) -> "TrainingLoopDocument":
         """As it was seen last."""
-        return like(cls, loop, running=loop.is_running, sentence=loop.sentence(now))
+        slowdown = SlowdownDocument.of(loop.slowdown) if loop.slowdown is not None else None
+        return like(cls, loop, running=loop.is_running, sentence=loop.sentence(now), slowdown=slowdown)
