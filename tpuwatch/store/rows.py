@@ -1,4 +1,4 @@
-"""Converts events, cursors, launches, verdicts and nodes of the cloud to rows of the store, and back.
+"""Converts events, cursors, launches, verdicts, nodes of the cloud and steps to rows of the store, and back.
 
 Strings from logs may contain lone surrogates, which SQLite's TEXT cannot: those, and only those, are stored as bytes.
 """
@@ -20,11 +20,17 @@ from tpuwatch.model import (
     Event,
     Judgement,
     Launch,
+    NodeSpan,
+    NodeSpanKind,
     Outcome,
     Place,
+    ProgressSource,
     Reason,
     Signal,
     Source,
+    StepPause,
+    StepRun,
+    StepSpan,
     Verdict,
     values_together,
 )
@@ -79,6 +85,11 @@ SELECT_LAST_VERDICTS = (
 INSERT_VERDICT = "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) VALUES (?, ?, ?, ?, ?, ?)"
 SELECT_CLOUD_NODES = "SELECT project, zone, name, facts FROM cloud_nodes WHERE stored >= ?"
 REPLACE_CLOUD_NODE = "INSERT OR REPLACE INTO cloud_nodes (project, zone, name, stored, facts) VALUES (?, ?, ?, ?, ?)"
+SELECT_STEP_RUNS = "SELECT began, source, name, pid, user, facts FROM step_runs"
+REPLACE_STEP_RUN = """INSERT OR REPLACE INTO step_runs (began, source, name, pid, user, until, facts)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+SELECT_NODE_SPANS = "SELECT kind, since, until, boot_id FROM node_spans"
+REPLACE_NODE_SPAN = "INSERT OR REPLACE INTO node_spans (kind, since, until, boot_id) VALUES (?, ?, ?, ?)"
 
 _INT64 = 1 << 63
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -95,6 +106,18 @@ _LAUNCH_NUMBERS = frozenset(  # read from logs
     }
 )
 _CLOUD_FIELDS = ("state", "health", "hosts", "created", "changed", "changed_unseen")
+_STEP_RUN_FIELDS = (
+    "watched_since",
+    "first_step",
+    "stride",
+    "step_seconds",
+    "looks",
+    "spans",
+    "pauses",
+    "continues",
+    "done",
+)
+_SPAN_KINDS = frozenset(kind.value for kind in NodeSpanKind)
 _json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates travel as escapes
 
 
@@ -285,6 +308,36 @@ def cloud_of(row: Row) -> CloudNode:
     project, zone, name, stored = row
     facts = {name: value for name, value in json.loads(stored).items() if name in _CLOUD_FIELDS}
     return CloudNode(project, zone, name, **facts)
+
+
+def step_run_row(run: StepRun) -> Row:
+    """A row for REPLACE_STEP_RUN. A process that is not known is 0: a primary key has no null."""
+    facts = {name: getattr(run, name) for name in _STEP_RUN_FIELDS}
+    name, user = storable(run.name), storable(run.user)
+    return run.began, run.source.value, name, run.pid or 0, user, run.until, _json(facts)
+
+
+def step_run_of(row: Row) -> StepRun | None:
+    """The run of a row of SELECT_STEP_RUNS; None if this version of tpuwatch cannot read it."""
+    began, source, name, pid, user, stored = row
+    try:
+        facts = {name: value for name, value in json.loads(stored).items() if name in _STEP_RUN_FIELDS}
+        facts["spans"] = tuple(StepSpan(*span) for span in facts["spans"])
+        facts["pauses"] = tuple(StepPause(*pause) for pause in facts["pauses"])
+        return StepRun(ProgressSource(source), _text(name), pid or None, _text(user), began=began, **facts)
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def node_span_row(span: NodeSpan) -> Row:
+    """A row for REPLACE_NODE_SPAN."""
+    return span.kind.value, span.since, span.until, span.boot_id
+
+
+def node_span_of(row: Row) -> NodeSpan | None:
+    """The span of a row of SELECT_NODE_SPANS; None if this version of tpuwatch does not know its kind."""
+    kind, since, until, boot_id = row
+    return NodeSpan(NodeSpanKind(kind), since, until, boot_id) if kind in _SPAN_KINDS else None
 
 
 def cause_of(value: str) -> Cause | None:

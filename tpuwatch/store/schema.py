@@ -80,6 +80,14 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE repeats (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, event INTEGER NOT NULL)",
     ),
     ("ALTER TABLE events ADD COLUMN spread TEXT",),  # JSON; null: its repeats state what it does
+    (
+        # Steps of training loops and how the node was, from which follows where the time of trainings went.
+        """CREATE TABLE step_runs (
+            began REAL, source TEXT, name TEXT, pid INTEGER, user TEXT, until REAL, facts TEXT,
+            PRIMARY KEY (began, source, name, pid)) WITHOUT ROWID""",
+        """CREATE TABLE node_spans (
+            kind TEXT, since REAL, until REAL, boot_id TEXT, PRIMARY KEY (kind, since)) WITHOUT ROWID""",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.core import Clock
-    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch, Place, Repetition
+    from tpuwatch.model import (
+        CloudNode,
+        Cursor,
+        Event,
+        Judgement,
+        Launch,
+        NodeSpan,
+        Place,
+        Repetition,
+        StepRun,
+    )
 
     Counted = Mapping[tuple[str, str], int]
     Count = Callable[[Sequence[Event], Sequence[tuple[Event, Sequence[bytes]]]], Counted]
@@ -28,6 +38,9 @@ KEPT_NODE_VERDICTS = 500  # of one node
 KEPT_CLOUD_NODES = 20_000
 CLOUD_NODES_SECONDS = 900.0
 KEPT_CURSORS = 200_000
+KEPT_STEP_RUNS = 500  # of some 10 KiB each
+KEPT_USER_STEP_RUNS = 200  # of one user, who can begin any number
+KEPT_NODE_SPANS = 2000
 MEMORY_BYTES = 32 << 20  # the limit of a store in memory, whatever the configuration allows
 _VACUUM_PAGES = 2000  # pages that one call of prune frees at most
 
@@ -50,6 +63,13 @@ _DROP_OLD_CLOUD_NODES = """DELETE FROM cloud_nodes WHERE (project, zone, name) I
     (SELECT project, zone, name FROM cloud_nodes ORDER BY stored DESC LIMIT -1 OFFSET ?)"""
 _DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
     (SELECT device, inode, head FROM cursors ORDER BY seen DESC LIMIT -1 OFFSET ?)"""
+_DROP_USERS_STEP_RUNS = """DELETE FROM step_runs WHERE (began, source, name, pid) IN (
+    SELECT began, source, name, pid FROM (SELECT began, source, name, pid,
+        row_number() OVER (PARTITION BY user ORDER BY began DESC) AS place FROM step_runs) WHERE place > :kept)"""
+_DROP_OLD_STEP_RUNS = """DELETE FROM step_runs WHERE (began, source, name, pid) IN
+    (SELECT began, source, name, pid FROM step_runs ORDER BY began DESC LIMIT -1 OFFSET ?)"""
+_DROP_OLD_NODE_SPANS = """DELETE FROM node_spans WHERE (kind, since) IN
+    (SELECT kind, since FROM node_spans ORDER BY since DESC LIMIT -1 OFFSET ?)"""
 _REPLACE_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
@@ -217,6 +237,14 @@ class EventStore(StoreReads):
         with self._transaction() as connection:
             connection.executemany(rows.REPLACE_CLOUD_NODE, node_rows)
 
+    def save_steps(self, runs: Sequence[StepRun], spans: Sequence[NodeSpan]) -> None:
+        """Store steps of training loops and how the node was, all or none; each replaces the one that began at the same
+        time. Thread-safe. Raises StoreError."""
+        run_rows, span_rows = list(map(rows.step_run_row, runs)), list(map(rows.node_span_row, spans))
+        with self._transaction() as connection:
+            _write(connection, rows.REPLACE_STEP_RUN, run_rows)
+            _write(connection, rows.REPLACE_NODE_SPAN, span_rows)
+
     def prune(self, max_age_seconds: float, max_bytes: int) -> int:
         """Remove some of the oldest events if they or the size of the store exceed the limits.
 
@@ -240,6 +268,9 @@ class EventStore(StoreReads):
             connection.execute(_DROP_NODES_VERDICTS, {"kept": KEPT_NODE_VERDICTS})
             connection.execute(_DROP_OLD_VERDICTS, {"kept": KEPT_VERDICTS})
             connection.execute(_DROP_OLD_CLOUD_NODES, (KEPT_CLOUD_NODES,))
+            connection.execute(_DROP_USERS_STEP_RUNS, {"kept": KEPT_USER_STEP_RUNS})
+            connection.execute(_DROP_OLD_STEP_RUNS, (KEPT_STEP_RUNS,))
+            connection.execute(_DROP_OLD_NODE_SPANS, (KEPT_NODE_SPANS,))
             connection.execute(_REPLACE_META, ("at_work", repr(self._clock.time())))
         self._vacuum(max_bytes)
         return removed
