@@ -6,6 +6,7 @@ is. Steps count as productive by the best pace of the training: what ordinary st
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -79,12 +80,17 @@ class NodePeriods:
 
 
 def account(
-    attempts: Sequence[TrainingAttempt], node: NodePeriods, now: float, *, repeats: bool = True
+    attempts: Sequence[TrainingAttempt],
+    node: NodePeriods,
+    now: float,
+    *,
+    since: float = float("-inf"),
+    repeats: bool = True,
 ) -> list[Segment]:
     """The time from the first launch of a training until now, or until it was over, without holes.
 
-    `attempts` are in the order of their start and do not overlap. Without `repeats` steps that a later launch did again
-    keep the state that they had.
+    `attempts` are in the order of their start and do not overlap. Launches that others followed before `since` are left
+    out. Without `repeats` steps that a later launch did again keep the state that they had.
     """
     best = best_step_seconds(attempts)
     found: list[Segment] = []
@@ -92,8 +98,10 @@ def account(
     kept = kept_steps(attempts) if repeats else [None] * len(attempts)
     for number, attempt in enumerate(attempts):
         until = now if attempt.ended is None else attempt.ended
-        found += _tiled(_of_attempt(attempt, best, kept[number], node, until, stepped), attempt.began, until)
         following = attempts[number + 1].began if number + 1 < len(attempts) else None
+        if following is not None and following <= since:
+            continue
+        found += _tiled(_of_attempt(attempt, best, kept[number], node, until, stepped), attempt.began, until)
         if following is not None:
             found += _between(until, following, node)
         elif attempt.interruption is not None:
@@ -164,8 +172,11 @@ def _without_steps(attempt: TrainingAttempt, until: float, stepped: bool) -> Ite
 
 def _of_run(run: StepRun, best: float, kept: int | None, stuck: Sequence[Period]) -> Iterator[Segment]:
     at, step = run.began, run.first_step
+    pauses = deque(sorted(run.pauses))
     for span in run.spans:
-        inside = [pause for pause in run.pauses if at < pause.until <= span.until]
+        inside = []
+        while pauses and pauses[0].until <= span.until:
+            inside.append(pauses.popleft())
         yield from _of_span(at, step, span, inside, best, kept, stuck)
         at, step = span.until, span.step
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tpuwatch.goodput.goodput import training_account
+from tpuwatch.goodput.account import account
+from tpuwatch.goodput.goodput import Accounted, counted_segments
 from tpuwatch.model import InterruptionReason, TrainingState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tpuwatch.goodput.account import NodePeriods
-    from tpuwatch.goodput.trainings import Training
+
+
+_Key = tuple[str, str, float]  # workload, user, time
 
 
 class Counted(NamedTuple):
@@ -33,34 +36,31 @@ class GoodputCounter:
         """`now`: the time from which seconds are counted."""
         self._at = now
         self._began = now
-        self._repeated: dict[tuple[str, str, float], float] = {}
-        self._interrupted: set[tuple[str, str, float]] = set()
+        self._repeated: dict[_Key, float] = {}
+        self._interrupted: set[_Key] = set()
 
-    def count(self, trainings: Iterable[Training], node: NodePeriods, now: float) -> Counted:
+    def count(self, trainings: Iterable[Accounted], node: NodePeriods, now: float) -> Counted:
         """What is new since the last call."""
         seconds = dict.fromkeys(TrainingState, 0.0)
         interruptions: Counter[InterruptionReason] = Counter()
-        whole_repeated: dict[tuple[str, str, float], float] = {}
-        interrupted: set[tuple[str, str, float]] = set()
-        for training in trainings:
-            passed = training_account(training, node, self._at, now, repeats=False)
-            if passed is not None:
-                _add(seconds, passed.seconds)
-            whole = training_account(training, node, 0.0, now)
-            if whole is None:
-                continue
-            repeated = whole_repeated[training.key] = whole.seconds[TrainingState.REPEATED]
-            if training.key in self._repeated or training.attempts[0].began >= self._began:  # else counted before
+        known_repeated: dict[_Key, float] = {}
+        interrupted: set[_Key] = set()
+        for one in trainings:
+            training, attempts = one.training, one.training.attempts
+            passed = account(attempts, node, now, since=self._at, repeats=False)
+            for segment in counted_segments(Accounted(training, passed), self._at, now):
+                for state, amount in segment.seconds.items():
+                    seconds[state] += amount
+            repeated = sum(segment.seconds.get(TrainingState.REPEATED, 0.0) for segment in one.segments)
+            known_repeated[training.key] = repeated
+            if training.key in self._repeated or attempts[0].began >= self._began:  # else it was counted before
                 seconds[TrainingState.REPEATED] += max(0.0, repeated - self._repeated.get(training.key, 0.0))
-            for one in whole.interruptions:
-                known = (training.workload, training.user, one.at)
-                interrupted.add(known)
-                if one.at >= self._began and known not in self._interrupted:
-                    interruptions[one.reason] += 1
-        self._at, self._repeated, self._interrupted = max(self._at, now), whole_repeated, interrupted
+            for each in (attempt.interruption for attempt in attempts if training.shows_steps):
+                if each is None:
+                    continue
+                key = (training.workload, training.user, each.at)
+                interrupted.add(key)
+                if each.at >= self._began and key not in self._interrupted:
+                    interruptions[each.reason] += 1
+        self._at, self._repeated, self._interrupted = max(self._at, now), known_repeated, interrupted
         return Counted(seconds, interruptions)
-
-
-def _add(seconds: dict[TrainingState, float], more: Mapping[TrainingState, float]) -> None:
-    for state, amount in more.items():
-        seconds[state] += amount

@@ -89,8 +89,8 @@ class GoodputKeeper:
     def _count(self) -> None:
         now = self._clock.time()
         since = now - GOODPUT_SECONDS
-        trainings, node, seen = stored_trainings(self._store, since=since, now=now)
-        found = goodput_of(trainings, node, since=since, now=seen)
+        known = stored_trainings(self._store, since=since, now=now)
+        found = goodput_of(known.trainings, since=since, now=known.seen)
         self.latest = found if found.trainings else None
-        counted = self._counter.count(trainings, node, seen)
+        counted = self._counter.count(known.trainings, known.node, known.seen)
         self._metrics.goodput.count(counted.seconds, counted.interruptions)

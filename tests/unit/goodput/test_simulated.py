@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.goodput.simulated import START, Plan, Simulated, simulate
-from tpuwatch.goodput.goodput import goodput_of
+from tpuwatch.goodput.goodput import accounted, goodput_of
 from tpuwatch.goodput.trainings import node_periods, trainings_of
 from tpuwatch.model.goodput import STEPPING, Goodput, InterruptionReason, TrainingState, shares
 
@@ -31,7 +31,8 @@ SEEDS = range(3)
 
 def judged(given: Simulated, *, since: float = 0.0) -> Goodput:
     trainings = trainings_of(given.launches, given.runs, given.spans, given.now)
-    return goodput_of(trainings, node_periods(given.spans), since=since, now=given.now)
+    known = accounted(trainings, node_periods(given.spans), given.now)
+    return goodput_of(known, since=since, now=given.now)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.goodput.test_account import RUN
-from tpuwatch.goodput.goodput import goodput_of
+from tpuwatch.goodput.goodput import accounted, goodput_of
 from tpuwatch.goodput.trainings import Training, node_periods, trainings_of
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.goodput import InterruptionReason, NodeSpan, NodeSpanKind, StepRun, StepSpan
@@ -33,7 +33,7 @@ def trainings(launches: list[Launch], runs: list[StepRun], spans: list[NodeSpan]
 
 def reasons(launches: list[Launch], runs: list[StepRun], spans: list[NodeSpan] | None = None) -> list[tuple[str, str]]:
     found = trainings(launches, runs, spans)
-    everything = goodput_of(found, node_periods(spans or []), since=0.0, now=NOW)
+    everything = goodput_of(accounted(found, node_periods(spans or []), NOW), since=0.0, now=NOW)
     return [(one.reason.value, one.cause) for one in everything.interruptions]
 
 
@@ -146,7 +146,7 @@ def test_launches_without_a_workload_are_told_apart_by_user() -> None:
 
 def test_of_launches_without_any_step_only_their_own_time_counts() -> None:
     both = [launch(exit_status=1), launch(400.0, 500.0, exit_status=1)]
-    everything = goodput_of(trainings(both, []), node_periods([]), since=0.0, now=NOW)
+    everything = goodput_of(accounted(trainings(both, []), node_periods([]), NOW), since=0.0, now=NOW)
     assert everything.total_seconds == 410.0
     assert (everything.goodput, everything.interruptions) == (None, ())
 
@@ -159,9 +159,10 @@ def test_the_cause_of_a_launch_that_never_came_up() -> None:
 def test_one_workload_can_be_asked_for() -> None:
     both = [launch(), launch(400.0, 710.0, workload="other", pid=43)]
     found = trainings(both, [run(), run(502.0, pid=43)])
-    one = goodput_of(found, node_periods([]), since=0.0, now=NOW, workload="other")
+    known = accounted(found, node_periods([]), NOW)
+    one = goodput_of(known, since=0.0, now=NOW, workload="other")
     assert [each.workload for each in one.trainings] == ["other"]
-    assert goodput_of(found, node_periods([]), since=0.0, now=NOW, workload="none").trainings == ()
+    assert goodput_of(known, since=0.0, now=NOW, workload="none").trainings == ()
 
 
 def test_a_reason_is_a_label() -> None:
