@@ -125,7 +125,7 @@ def kept_steps(attempts: Sequence[TrainingAttempt]) -> list[int | None]:
     least: int | None = None
     for attempt in reversed(attempts):
         kept.append(least)
-        if any(run.continues for run in attempt.runs):
+        if any(run.continues for run in attempt.runs[1:]):
             least = None
         elif attempt.runs:
             before = attempt.runs[0].first_step - attempt.runs[0].stride

@@ -22,6 +22,7 @@ LONG_STEPS: Final = 1.5  # a step that takes so many steps longer than the runni
 LONG_SHARE: Final = 0.25  # if that is also so much of the time between two looks
 SPAN_SECONDS: Final = 300.0  # a span is no shorter than this,
 SPAN_LOOKS: Final = 60  # and has no fewer looks: then noise cancels out
+ALONE_SECONDS: Final = 20.0  # a pause so long is a span of its own: another launch may have begun in it
 MAX_SPANS: Final = 256
 MAX_PAUSES: Final = 256  # the longest ones are kept by themselves
 MAX_RUNS: Final = 256  # that are followed at a time
@@ -131,7 +132,7 @@ def _step(followed: _Followed, step: int, at: float) -> None:
     else:
         extra = 0.0
         _sample(followed, seconds / steps)
-    _extend(followed, StepSpan(at, step, steps, seconds - extra, 0.0))
+    _extend(followed, StepSpan(at, step, steps, seconds - extra, 0.0), alone=extra >= ALONE_SECONDS)
     if len(followed.pauses) > MAX_PAUSES:
         _fold_shortest_pause(followed)
     followed.at, followed.step, followed.changed = at, step, True
@@ -145,19 +146,27 @@ def _sample(followed: _Followed, seconds: float) -> None:
             followed.every *= 2
 
 
-def _extend(followed: _Followed, more: StepSpan) -> None:
-    """Add a look to the open span, and close it when it is long enough."""
+def _extend(followed: _Followed, more: StepSpan, *, alone: bool) -> None:
+    """Add a look to the open span, and close that when it is long enough. `alone`: as a span of its own."""
+    if alone:
+        _close(followed)
     if followed.open is None:
         followed.open, followed.open_looks, followed.open_since = more, 1, followed.at
     else:
         followed.open = _together(followed.open, more)
         followed.open_looks += 1
-    if more.until - followed.open_since >= SPAN_SECONDS and followed.open_looks >= SPAN_LOOKS:
-        followed.spans.append(followed.open)
-        followed.open = None
-        if len(followed.spans) >= MAX_SPANS:
-            pairs = zip(followed.spans[::2], followed.spans[1::2], strict=True)
-            followed.spans = [_together(one, other) for one, other in pairs]
+    if alone or (more.until - followed.open_since >= SPAN_SECONDS and followed.open_looks >= SPAN_LOOKS):
+        _close(followed)
+
+
+def _close(followed: _Followed) -> None:
+    if followed.open is None:
+        return
+    followed.spans.append(followed.open)
+    followed.open = None
+    if len(followed.spans) >= MAX_SPANS:
+        pairs = zip(followed.spans[::2], followed.spans[1::2], strict=True)
+        followed.spans = [_together(one, other) for one, other in pairs]
 
 
 def _together(one: StepSpan, other: StepSpan) -> StepSpan:

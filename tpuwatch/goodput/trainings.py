@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.goodput.account import NodePeriods, Period, TrainingAttempt
+from tpuwatch.goodput.recorder import ALONE_SECONDS
 from tpuwatch.model import (
     CAME_UP,
     DEFAULT_WORKLOAD,
@@ -24,7 +25,7 @@ from tpuwatch.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tpuwatch.model import Launch, NodeSpan, StepRun
+    from tpuwatch.model import Launch, NodeSpan, StepPause, StepRun
 
     _RunsByLaunch = Mapping[tuple[int, float], list[StepRun]]
 
@@ -113,13 +114,32 @@ def _trains(launch: Launch) -> bool:
 def _runs_by_launch(launches: Sequence[Launch], runs: Iterable[StepRun]) -> _RunsByLaunch:
     """The steps of each launch, which is known by process and start: by the number of the process, else by the time."""
     found: dict[tuple[int, float], list[StepRun]] = {}
-    for run in runs:
+    starts = [launch.started for launch in launches]
+    for run in (part for whole in runs for part in _parts(whole, starts)):
         possible = [launch for launch in launches if _may_have_made(launch, run)]
         same = [launch for launch in possible if run.pid is not None and launch.pid == run.pid]
         if possible:
             launch = (same or possible)[-1]
             found.setdefault((launch.pid, launch.started), []).append(run)
     return found
+
+
+def _parts(run: StepRun, starts: Sequence[float]) -> Iterator[StepRun]:
+    """The steps of each launch: output of which no process is known goes on as one loop where a launch resumes at the
+    next step. A launch began in a long pause."""
+    long = {pause.until for pause in run.pauses if pause.seconds >= ALONE_SECONDS}
+    at, begin = run.began, 0
+    part = run
+    for place, span in enumerate(run.spans):
+        if span.until in long and any(at < start <= span.until for start in starts):
+            yield replace(part, spans=run.spans[begin:place], pauses=_within(run, part.began, at))
+            part, begin = replace(run, began=span.until, first_step=span.step, continues=False, done=False), place + 1
+        at = span.until
+    yield replace(part, spans=run.spans[begin:], pauses=_within(run, part.began, at), done=run.done)
+
+
+def _within(run: StepRun, since: float, until: float) -> tuple[StepPause, ...]:
+    return tuple(pause for pause in run.pauses if since < pause.until <= until)
 
 
 def _may_have_made(launch: Launch, run: StepRun) -> bool:
@@ -158,7 +178,7 @@ def _attempt(group: Sequence[Launch], steps: _RunsByLaunch, boot_id: str) -> Tra
         ended = heard  # the machine has been restarted since
     ups = [one.started + one.init_seconds for one in group if one.init_seconds is not None]
     cause, status = _cause(group), next((one.exit_status for one in group if one.exit_status), first.exit_status)
-    done = bool(runs and runs[-1].done)
+    done = bool(runs and runs[-1].done) and not any(run.continues for run in runs[1:])  # not the end of an epoch
     wanted = (status in _WANTED or done) if status is not None or done else None
     interruption = None
     if ended is not None and not wanted and (cause is not None or wanted is False):

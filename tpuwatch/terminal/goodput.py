@@ -32,11 +32,11 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
     else:
         console.line(f"Goodput: {_percent(document.goodput)} ({span})", style="bold", hang=3)
     rows = [
-        ("", (one.state, f"{one.seconds:.0f}", format_age(one.seconds), _percent(one.share).replace(" ", "")))
+        ("", (one.state, f"{one.seconds:.0f}", format_age(round(one.seconds)), _percent(one.share).replace(" ", "")))
         for one in document.states
         if one.seconds > 0
     ]
-    total = ("bold", ("all", f"{document.total_seconds:.0f}", format_age(document.total_seconds), "100.00%"))
+    total = ("bold", ("all", f"{document.total_seconds:.0f}", format_age(round(document.total_seconds)), "100.00%"))
     print_table(console, _STATE_COLUMNS, [*rows, total])
     console.line()
     _print_figures(console, document)
@@ -77,7 +77,7 @@ def _print_interruptions(console: Console, document: GoodputDocument) -> None:
                 format_time(one.at).removesuffix(" UTC").replace(" ", "T") + "Z",
                 one.reason,
                 one.cause,
-                "-" if one.recovery_seconds is None else format_age(one.recovery_seconds),
+                "-" if one.recovery_seconds is None else format_age(round(one.recovery_seconds)),
             ),
         )
         for one in document.interruptions[-_SHOWN:]
@@ -98,7 +98,7 @@ def _print_trainings(console: Console, document: GoodputDocument) -> None:
             str(one.launches),
             str(one.step) if known else "-",
             f"{one.step_seconds:.3g}s" if one.step_seconds else "-",
-            format_age(sum(each.seconds for each in one.states)),
+            format_age(round(sum(each.seconds for each in one.states))),
             _percent(seconds["productive"].share).replace(" ", "") if known else "-",
         )
         rows.append(("", cells))

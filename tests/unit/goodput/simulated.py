@@ -38,6 +38,7 @@ class Plan:
     away_after: int | None = 1  # the launch after which the machine is away
     away_seconds: float = 1800.0
     print_every: int = 1  # steps
+    one_loop: bool = False  # to tpuwatch all launches are one loop, as long as their steps go on
 
 
 @dataclass
@@ -63,6 +64,7 @@ class Simulated:
 def simulate(plan: Plan) -> Simulated:
     """Play the plan."""
     dice, found = random.Random(plan.seed), Simulated()
+    seen = _Seen(plan)
     saved, number, boot = 0, 0, START - 1000.0
     while saved < plan.steps:
         number += 1
@@ -70,7 +72,7 @@ def simulate(plan: Plan) -> Simulated:
         found.pass_in(State.INITIALISATION, init := dice.uniform(20, 40))
         found.pass_in(State.STARTUP, dice.uniform(35, 75) + dice.uniform(60, 120))
         end = plan.crashes[number - 1] if number <= len(plan.crashes) else plan.steps
-        saved, hung = _Steps(plan, found, dice, is_second=number == 2).make(saved, end)
+        saved, hung = _Steps(plan, found, dice, seen, is_second=number == 2).make(saved, end)
         done = saved >= plan.steps
         if not done and not hung:
             found.pass_in(State.ENDING, dice.uniform(5, 20))
@@ -86,17 +88,50 @@ def simulate(plan: Plan) -> Simulated:
             boot = found.now
             found.pass_in(State.DOWN, dice.uniform(30, 60))
     found.spans.append(NodeSpan(NodeSpanKind.WATCHED, boot, found.now, str(boot)))
+    found.runs = seen.runs
     return found
 
 
-class _Steps:
-    """The steps of one launch, and what tpuwatch sees of them: the last printed one, once a second."""
+class _Seen:
+    """What tpuwatch sees: the last printed step, once a second, of a loop that is another one if it begins again."""
 
-    def __init__(self, plan: Plan, found: Simulated, dice: random.Random, *, is_second: bool) -> None:
-        self._plan, self._found, self._dice, self._is_second = plan, found, dice, is_second
-        self._recorder = StepRecorder(found.now - 1000.0)
-        self._first: float | None = None
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._recorder = StepRecorder(START - 1000.0)
+        self._loop: TrainingLoop | None = None
         self._looked = float("-inf")
+        self._ended: list[StepRun] = []
+
+    def made(self, step: int, now: float) -> None:
+        if step % self._plan.print_every or now - self._looked < 1.0:
+            return
+        self._looked = now
+        if self._loop is not None and step < self._loop.step - 10:
+            self._end()
+        began = now if self._loop is None else self._loop.began
+        self._loop = TrainingLoop(ProgressSource.OUTPUT, "job.log", None, "", began, step, now, now)
+        self._recorder.look([self._loop])
+
+    def launch_ends(self) -> None:
+        if not self._plan.one_loop:
+            self._end()
+
+    def _end(self) -> None:
+        self._ended += self._recorder.changed()
+        self._recorder.saved(())
+        self._loop = None
+
+    @property
+    def runs(self) -> list[StepRun]:
+        return [*self._ended, *self._recorder.changed()]
+
+
+class _Steps:
+    """The steps of one launch."""
+
+    def __init__(self, plan: Plan, found: Simulated, dice: random.Random, seen: _Seen, *, is_second: bool) -> None:
+        self._plan, self._found, self._dice, self._is_second = plan, found, dice, is_second
+        self._seen = seen
         self._booked: list[tuple[int, TrainingState, float]] = []  # by the step that a second belongs to
 
     def make(self, saved: int, end: int) -> tuple[int, bool]:
@@ -116,7 +151,7 @@ class _Steps:
                 self._pause_after(step)
         for step, state, seconds in self._booked:
             self._found.truth[state if step <= kept else State.REPEATED] += seconds
-        self._found.runs += self._recorder.runs()
+        self._seen.launch_ends()
         return kept, hung
 
     def _make(self, step: int) -> None:
@@ -125,10 +160,7 @@ class _Steps:
         if plan.slow[0] <= step < plan.slow[1]:
             self._book(step, State.SLOW, seconds * (plan.slow[2] - 1.0))
         self._book(step, State.PRODUCTIVE, seconds)
-        now = self._found.now
-        if step % plan.print_every == 0 and now - self._looked >= 1.0:
-            self._first, self._looked = now if self._first is None else self._first, now
-            self._recorder.look([TrainingLoop(ProgressSource.OUTPUT, "job.log", None, "", self._first, step, now, now)])
+        self._seen.made(step, self._found.now)
 
     def _pause_after(self, step: int) -> None:
         plan = self._plan

@@ -13,6 +13,8 @@ PLANS = {
     "crashes, a hang, slow steps, evaluations, a machine that is away": Plan(),
     "the last restart repeats no step": Plan(crashes=(900, 1750, 2801), graceful=(2801,)),
     "no restart repeats a step": Plan(graceful=(900, 1750, 2900)),
+    "output that goes on as one loop": Plan(graceful=(900, 1750, 2900), one_loop=True),
+    "output that goes back by a few steps": Plan(save_every=100, crashes=(907, 1705, 2901), one_loop=True),
     "a hang that is the end of a launch": Plan(hang_ends=True),
     "neither a hang nor slow steps": Plan(hang_at=None, slow=(0, 0, 1.0)),
     "one launch": Plan(crashes=(), away_after=None),

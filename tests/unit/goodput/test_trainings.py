@@ -10,7 +10,7 @@ from tests.unit.goodput.test_account import RUN
 from tpuwatch.goodput.goodput import accounted, goodput_of
 from tpuwatch.goodput.trainings import Training, node_periods, trainings_of
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.goodput import InterruptionReason, NodeSpan, NodeSpanKind, StepRun, StepSpan
+from tpuwatch.model.goodput import InterruptionReason, NodeSpan, NodeSpanKind, StepPause, StepRun, StepSpan
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.workload import KIND_VARIABLE
 
@@ -127,6 +127,28 @@ def test_of_several_loops_the_one_that_steps_for_longest_counts() -> None:
     short = replace(run(103.0), name="eval", spans=(StepSpan(110.0, 5, 4, 7.0, 0.0),))
     [training] = trainings([launch()], [run(), short])
     assert [one.name for one in training.attempts[0].runs] == ["job.log"]
+
+
+def test_output_that_goes_on_as_one_loop_is_parted_where_a_launch_began() -> None:
+    spans = (
+        StepSpan(300.0, 100, 99, 198.0, 0.0),
+        StepSpan(500.0, 101, 1, 2.0, 0.0),
+        StepSpan(540.0, 121, 20, 40.0, 0.0),
+    )
+    whole = replace(RUN, spans=spans, pauses=(StepPause(500.0, 101, 198.0),))
+    [training] = trainings([launch(exit_status=1), launch(400.0, None)], [whole])
+    first, second = (attempt.runs[0] for attempt in training.attempts)
+    assert (first.first_step, first.step, first.until, first.pauses) == (1, 100, 300.0, ())
+    assert (second.first_step, second.step, second.began, second.pauses) == (101, 121, 500.0, ())
+    [alone] = trainings([launch(ended=None)], [whole])
+    assert alone.attempts[0].runs == (whole,)
+
+
+def test_the_last_step_of_an_epoch_is_not_the_end_of_a_training() -> None:
+    epochs = [run(done=True), run(302.0, 1, continues=True, done=True)]
+    both = [launch(ended=600.0), launch(700.0, None)]
+    assert [one[0] for one in reasons(both, [*epochs, run(802.0, 50)])] == ["unknown"]
+    assert reasons(both, [run(done=True), run(802.0, 50)]) == []
 
 
 def test_history_servers_and_notebooks_are_no_trainings() -> None:
