@@ -75,8 +75,9 @@ class StepRecorder:
             elif loop.step > known.step and loop.stepped > known.at:
                 _step(known, loop.step, loop.stepped)
             followed = self._followed[key]
-            if not followed.done and (loop.done or (loop.total is not None and loop.step >= loop.total)):
-                followed.done = followed.changed = True
+            done = loop.done or (loop.total is not None and loop.step >= loop.total)
+            followed.changed = followed.changed or done is not followed.done
+            followed.done = done  # a loop that is done for an evaluation may go on
 
     def runs(self) -> list[StepRun]:
         """All runs that may go on."""

@@ -91,6 +91,14 @@ def test_steps_that_begin_again_are_another_run_that_continues() -> None:
     assert (second.step, second.done, second.continues) == (5, True, True)
 
 
+def test_a_loop_that_is_done_may_go_on() -> None:
+    recorder = StepRecorder(0.0)
+    for loop, done in ((at(1, 100.0), False), (at(2, 101.0, done=True), True), (at(3, 160.0), False)):
+        recorder.look([loop])
+        assert [run.done for run in recorder.changed()] == [done]
+        recorder.saved([LOOP])
+
+
 def test_what_is_saved_is_not_given_again_until_it_changes() -> None:
     recorder = StepRecorder(0.0)
     recorder.look([at(1, 100.0)])
