@@ -205,7 +205,8 @@ def _of_span(
         yield from _ordinary(Period(at, begin), (step, pause.step), states, kept)
         if pause.seconds:
             state = TrainingState.PAUSE if kept is None or pause.step <= kept else TrainingState.REPEATED
-            yield _one(begin, pause.until, TrainingState.STUCK if _overlaps(begin, pause.until, stuck) else state)
+            is_stuck = pause.stalled or _overlaps(begin, pause.until, stuck)
+            yield _one(begin, pause.until, TrainingState.STUCK if is_stuck else state)
         at, step = pause.until, pause.step
 
 
@@ -240,7 +241,7 @@ def _after_steps(attempt: TrainingAttempt, best: float, stuck: Sequence[Period],
     """From the last step on."""
     last = attempt.runs[-1]
     at = last.until
-    if _overlaps(at, until, stuck):
+    if last.stalled or _overlaps(at, until, stuck):
         yield _one(at, until, TrainingState.STUCK)
     elif attempt.ended is not None or last.done:
         yield _one(at, until, TrainingState.ENDING)

@@ -6,6 +6,7 @@ It belongs to the daemon's own thread, looks once a second, and stores once a mi
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import StoreError
@@ -13,7 +14,7 @@ from tpuwatch.goodput.counting import GoodputCounter
 from tpuwatch.goodput.goodput import goodput_of
 from tpuwatch.goodput.recorder import StepRecorder
 from tpuwatch.goodput.stored import stored_trainings
-from tpuwatch.model import GOODPUT_SECONDS, STUCK, Cause, NodeSpan, NodeSpanKind, Verdict
+from tpuwatch.model import GOODPUT_SECONDS, STUCK, NodeSpan, NodeSpanKind, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tpuwatch.store import EventStore
 
 SAVE_SECONDS: Final = 60.0
+_MAX_ENDED: Final = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ class GoodputKeeper:
         is_first = not any(span.boot_id == boot_id for span in before)
         self._watched_since = min(booted, now) if is_first and before else now
         self._open: dict[NodeSpanKind, NodeSpan] = {}
-        self._ended: list[NodeSpan] = []  # not stored yet
+        self._ended: deque[NodeSpan] = deque(maxlen=_MAX_ENDED)  # not stored yet
         self._counter = GoodputCounter(now)
         self._save_due = clock.monotonic() + SAVE_SECONDS
 
@@ -53,11 +55,10 @@ class GoodputKeeper:
         now = self._clock.time()
         self._recorder.look(loops)
         self._extend(NodeSpanKind.WATCHED, self._watched_since, now)
-        verdict = node.judgement.verdict if node is not None and node.judgement.unseen is None else None
-        stalled = [loop.stepped for loop in loops if loop.is_running and Cause.STEPS_STALLED in loop.faults]
-        judged = node.judgement.since if node is not None and verdict in STUCK else None
-        since = [now if judged is None else judged] if verdict in STUCK else []
-        self._hold(NodeSpanKind.STUCK, min([*stalled, *since], default=None), now)
+        judgement = node.judgement if node is not None and node.judgement.unseen is None else None
+        verdict = judgement.verdict if judgement is not None else None
+        since = judgement.since if judgement is not None and judgement.since is not None else now
+        self._hold(NodeSpanKind.STUCK, since if verdict in STUCK else None, now)
         self._hold(NodeSpanKind.MAINTENANCE, now if verdict is Verdict.MAINTENANCE else None, now)
         if self._clock.monotonic() >= self._save_due:
             self.save(loops)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import median
-from tpuwatch.model import StepPause, StepRun, StepSpan
+from tpuwatch.model import Cause, StepPause, StepRun, StepSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +51,7 @@ class _Followed:
     open_looks: int = 0
     open_since: float = 0.0
     done: bool = False
+    stalled: bool = False
     changed: bool = True  # since it was last asked for
 
 
@@ -75,9 +76,10 @@ class StepRecorder:
             elif loop.step > known.step and loop.stepped > known.at:
                 _step(known, loop.step, loop.stepped)
             followed = self._followed[key]
-            done = loop.done or (loop.total is not None and loop.step >= loop.total)
-            followed.changed = followed.changed or done is not followed.done
-            followed.done = done  # a loop that is done for an evaluation may go on
+            before = followed.done, followed.stalled
+            followed.done = loop.done or (loop.total is not None and loop.step >= loop.total)  # it may go on
+            followed.stalled = loop.is_running and Cause.STEPS_STALLED in loop.faults
+            followed.changed = followed.changed or before != (followed.done, followed.stalled)
 
     def runs(self) -> list[StepRun]:
         """All runs that may go on."""
@@ -129,7 +131,7 @@ def _step(followed: _Followed, step: int, at: float) -> None:
     followed.strides.append(steps)
     followed.looks += 1
     if is_pause:
-        followed.pauses.append(StepPause(at, step, extra))
+        followed.pauses.append(StepPause(at, step, extra, followed.stalled))
     else:
         extra = 0.0
         _sample(followed, seconds / steps)
@@ -202,4 +204,5 @@ def _shown(followed: _Followed) -> StepRun:
         spans=tuple(spans),
         pauses=tuple(followed.pauses),
         done=followed.done,
+        stalled=followed.stalled,
     )

@@ -132,10 +132,11 @@ def _parts(run: StepRun, starts: Sequence[float]) -> Iterator[StepRun]:
     part = run
     for place, span in enumerate(run.spans):
         if span.until in long and any(at < start <= span.until for start in starts):
-            yield replace(part, spans=run.spans[begin:place], pauses=_within(run, part.began, at))
-            part, begin = replace(run, began=span.until, first_step=span.step, continues=False, done=False), place + 1
+            ended = replace(part, done=False, stalled=False)
+            yield replace(ended, spans=run.spans[begin:place], pauses=_within(run, part.began, at))
+            part, begin = replace(run, began=span.until, first_step=span.step, continues=False), place + 1
         at = span.until
-    yield replace(part, spans=run.spans[begin:], pauses=_within(run, part.began, at), done=run.done)
+    yield replace(part, spans=run.spans[begin:], pauses=_within(run, part.began, at))
 
 
 def _within(run: StepRun, since: float, until: float) -> tuple[StepPause, ...]:

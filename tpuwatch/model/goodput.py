@@ -73,6 +73,7 @@ class StepPause(NamedTuple):
     until: float
     step: int
     seconds: float  # beyond an ordinary step
+    stalled: bool = False  # the loop counted as one that stands still
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class StepRun:
     pauses: tuple[StepPause, ...] = ()
     continues: bool = False  # the loop's steps began again, as those of the next epoch
     done: bool = False  # by the job's word
+    stalled: bool = False  # the loop stands still since its last step
 
     @property
     def until(self) -> float:

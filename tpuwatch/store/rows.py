@@ -116,6 +116,7 @@ _STEP_RUN_FIELDS = (
     "pauses",
     "continues",
     "done",
+    "stalled",
 )
 _SPAN_KINDS = frozenset(kind.value for kind in NodeSpanKind)
 _json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates travel as escapes

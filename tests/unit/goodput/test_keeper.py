@@ -16,7 +16,7 @@ from tpuwatch.core.errors import StoreError
 from tpuwatch.goodput.keeper import SAVE_SECONDS, GoodputKeeper
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.causes import Cause
-from tpuwatch.model.goodput import NodeSpanKind
+from tpuwatch.model.goodput import NodeSpanKind, TrainingState
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
@@ -141,20 +141,31 @@ def test_another_run_of_the_daemon_counts_nothing_again(machine: Machine) -> Non
     assert machine.counted() == pytest.approx({"productive": 120}, abs=2.0)
 
 
-def test_a_stuck_verdict_and_a_loop_that_stands_still_are_stored(machine: Machine) -> None:
+def test_a_stuck_verdict_is_stored(machine: Machine) -> None:
     machine.passes(10)
     stuck = given.node(judgement=given.judgement(Verdict.RUNTIME_STUCK, since=machine.clock.time() - 5.0))
     machine.passes(10, node=stuck)
     machine.passes(10)
-    stalled = machine.clock.time() - 300.0
-    for _ in range(5):
-        machine.clock.advance(1.0)
-        machine.keeper.look([machine.loop(stepped=stalled, faults=(Cause.STEPS_STALLED,))], WELL)
-    machine.passes(1)
     machine.keeper.save()
     found = [(one.since, one.until) for one in machine.store.node_spans() if one.kind is NodeSpanKind.STUCK]
-    start = machine.start
-    assert found == [(stalled, start + 35.0), (start + 5.0, start + 20.0)]
+    assert found == [(machine.start + 5.0, machine.start + 20.0)]
+
+
+def test_a_loop_that_stands_still_is_stuck_and_no_other(machine: Machine) -> None:
+    machine.launch(1)
+    machine.passes(20)
+    loop = machine.trains(100)
+    for _ in range(600):
+        machine.clock.advance(1.0)
+        machine.keeper.look([replace(loop, faults=(Cause.STEPS_STALLED,))], WELL)
+    found = machine.keeper.latest
+    assert found is not None
+    assert found.seconds[TrainingState.STUCK] == pytest.approx(600, abs=1.5)
+    machine.trains(61)
+    found = machine.keeper.latest
+    assert found is not None
+    assert found.seconds[TrainingState.STUCK] == pytest.approx(600, abs=1.5)
+    assert found.seconds[TrainingState.PAUSE] == pytest.approx(0, abs=1.5)
 
 
 def test_maintenance_is_stored_and_a_verdict_that_nothing_shows_is_none(machine: Machine) -> None:

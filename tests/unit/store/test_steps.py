@@ -29,9 +29,10 @@ RUN = StepRun(
     step_seconds=1.5,
     looks=3,
     spans=(StepSpan(20.0, 5, 4, 6.0, 0.5), StepSpan(30.0, 9, 4, 6.0, 0.0)),
-    pauses=(StepPause(18.0, 4, 3.5),),
+    pauses=(StepPause(18.0, 4, 3.5, True),),
     continues=True,
     done=True,
+    stalled=True,
 )
 SPANS = [
     NodeSpan(NodeSpanKind.WATCHED, 0.0, 100.0, "boot"),
