@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Interruption, StepRun, StepSpan
 
 ENOUGH_LOOKS: Final = 20  # of a run, for its median to be the pace of a training
+NOISE: Final = 0.01  # of the time of a step
 UNSEEN_SECONDS: Final = 3600.0  # after the last sign of a process, from which it is not known what it does
 RESTART_SECONDS: Final = 86_400.0  # after an interruption, for which the next launch of a training is waited for
 _WATCHED_SECONDS: Final = 5.0  # a process may be seen so late
@@ -110,10 +111,15 @@ def account(
 
 
 def best_step_seconds(attempts: Iterable[TrainingAttempt]) -> float | None:
-    """The best median time of a step; None if no two steps were seen."""
-    runs = [run for attempt in attempts for run in attempt.runs if run.step_seconds]
-    enough = [run for run in runs if run.looks >= ENOUGH_LOOKS]
-    return min((run.step_seconds for run in enough or runs if run.step_seconds), default=None)
+    """The best median time of a step; None if no two steps were seen.
+
+    Runs that are as fast within the noise count together: the least of several noisy medians is too low.
+    """
+    runs = [(run.step_seconds, run.looks) for attempt in attempts for run in attempt.runs if run.step_seconds]
+    runs = [one for one in runs if one[1] >= ENOUGH_LOOKS] or runs
+    least = min(runs, default=(0.0, 0))[0]
+    same = [(seconds, looks) for seconds, looks in runs if seconds <= least * (1.0 + NOISE)]
+    return sum(seconds * looks for seconds, looks in same) / sum(looks for _, looks in same) if same else None
 
 
 def kept_steps(attempts: Sequence[TrainingAttempt]) -> list[int | None]:
@@ -172,12 +178,15 @@ def _without_steps(attempt: TrainingAttempt, until: float, stepped: bool) -> Ite
 
 def _of_run(run: StepRun, best: float, kept: int | None, stuck: Sequence[Period]) -> Iterator[Segment]:
     at, step = run.began, run.first_step
-    pauses = deque(sorted(run.pauses))
+    pauses, ahead = deque(sorted(run.pauses)), 0.0
     for span in run.spans:
         inside = []
         while pauses and pauses[0].until <= span.until:
             inside.append(pauses.popleft())
-        yield from _of_span(at, step, span, inside, best, kept, stuck)
+        extra = span.ordinary_seconds - span.steps * best - ahead
+        slow = min(max(0.0, extra), span.ordinary_seconds)
+        ahead = min(max(0.0, -extra), NOISE * span.ordinary_seconds)  # noise cancels out over spans, and no more
+        yield from _of_span(at, step, span, inside, slow, kept, stuck)
         at, step = span.until, span.step
 
 
@@ -186,18 +195,17 @@ def _of_span(
     step: int,
     span: StepSpan,
     pauses: Sequence[StepPause],
-    best: float,
+    slow: float,
     kept: int | None,
     stuck: Sequence[Period],
 ) -> Iterator[Segment]:
     """Ordinary steps and pauses by turns. Between two pauses the states of ordinary steps have the shares of the span.
 
-    `at`, `step`: the end of the span before, and its last step.
+    `at`, `step`: the end of the span before, and its last step. `slow`: the seconds that ordinary steps took too long.
     """
-    ideal = min(span.ordinary_seconds, span.steps * best)
     states = {
-        _PRODUCTIVE: ideal,
-        TrainingState.SLOW: span.ordinary_seconds - ideal,
+        _PRODUCTIVE: span.ordinary_seconds - slow,
+        TrainingState.SLOW: slow,
         TrainingState.PAUSE: span.pause_seconds,
     }
     for pause in (*pauses, StepPause(span.until, span.step, 0.0)):

@@ -52,7 +52,7 @@ def test_a_training_from_the_store(
     assert shown(capsys, "--since", "1h")["total_seconds"] == pytest.approx(3100.0, abs=0.001)
     assert main(["goodput"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("Goodput: 64.96 %")
+    assert text.startswith("Goodput: 65.02 %")
     assert "3 interruptions: 3 failed" in text
     assert "100.00%" in text
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tpuwatch.goodput.account import NodePeriods, Period, TrainingAttempt, account, kept_steps
+from tpuwatch.goodput.account import (
+    ENOUGH_LOOKS,
+    NodePeriods,
+    Period,
+    TrainingAttempt,
+    account,
+    best_step_seconds,
+    kept_steps,
+)
 from tpuwatch.model.goodput import Interruption, InterruptionReason, StepPause, StepRun, StepSpan, TrainingState
 from tpuwatch.model.progress import ProgressSource
 
@@ -94,6 +102,29 @@ def test_what_takes_longer_than_the_best_pace_is_slow() -> None:
         749.5,
     )
     assert found["slow"] == 49.5
+
+
+def test_launches_that_are_as_fast_within_the_noise_give_the_pace_together() -> None:
+    runs = [replace(RUN, step_seconds=seconds, looks=looks) for seconds, looks in ((2.0, 100), (2.01, 300), (2.5, 900))]
+    attempts = [replace(ENDED, runs=(run,)) for run in runs]
+    assert best_step_seconds(attempts) == pytest.approx(2.0075)
+    few = replace(ENDED, runs=(replace(RUN, step_seconds=0.1, looks=ENOUGH_LOOKS - 1),))
+    assert best_step_seconds([few, *attempts]) == pytest.approx(2.0075)
+    assert best_step_seconds([few]) == 0.1
+    assert best_step_seconds([replace(ENDED, runs=())]) is None
+
+
+def test_noise_of_spans_cancels_out_and_a_fast_hour_hides_no_slow_one() -> None:
+    def slow(*ordinary: float) -> float:
+        at, spans = RUN.began, []
+        for number, amount in enumerate(ordinary, 1):
+            at += amount
+            spans.append(StepSpan(at, 1 + 100 * number, 100, amount, 0.0))
+        return seconds([replace(ENDED, ended=at, runs=(replace(RUN, spans=tuple(spans)),))], at).get("slow", 0.0)
+
+    assert slow(199.0, 201.0, 199.0, 201.0) == 0.0
+    assert slow(200.0, 240.0) == 40.0
+    assert slow(150.0, 240.0) == 40.0 - 1.5
 
 
 def test_steps_that_are_done_again_are_repeated() -> None:
