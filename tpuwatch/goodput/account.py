@@ -134,7 +134,7 @@ def kept_steps(attempts: Sequence[TrainingAttempt]) -> list[int | None]:
         if any(run.continues for run in attempt.runs[1:]):
             least = None
         elif attempt.runs:
-            before = attempt.runs[0].first_step - attempt.runs[0].stride
+            before = attempt.runs[0].first_step - attempt.runs[0].first_steps
             least = before if least is None else min(before, least)
     return kept[::-1]
 
@@ -152,7 +152,7 @@ def _of_attempt(
         yield _one(attempt.began, up, TrainingState.INITIALISATION)
     else:
         up = attempt.began
-    ideal = min(first.stride * (best or 0.0), first.began - up)
+    ideal = min(first.first_steps * (best or 0.0), first.began - up)
     watched = min(max(up, first.watched_since - _WATCHED_SECONDS), first.began - ideal)
     yield _one(watched if watched > up + _WATCHED_SECONDS else up, first.began - ideal, TrainingState.STARTUP)
     is_kept = kept is None or first.first_step <= kept
@@ -238,7 +238,7 @@ def _ordinary(
 
 def _between_runs(before: StepRun, run: StepRun, best: float) -> Iterator[Segment]:
     """From the last step of one run to the first of the next, in one process."""
-    steps = run.stride if run.continues else max(0, run.first_step - before.step)
+    steps = run.first_steps if run.continues else max(0, run.first_step - before.step)
     ideal = min(steps * best, run.began - before.until)
     if run.continues:
         yield _one(before.until, run.began - ideal, TrainingState.PAUSE)

@@ -293,7 +293,7 @@ def _recovered(attempts: Sequence[TrainingAttempt], now: float) -> tuple[Trainin
 
 def _is_first(attempt: TrainingAttempt) -> bool:
     """Whether its steps begin at the first one."""
-    return bool(attempt.runs) and attempt.runs[0].first_step <= attempt.runs[0].stride
+    return bool(attempt.runs) and attempt.runs[0].first_step <= attempt.runs[0].first_steps
 
 
 def _is_near(period: Period, ended: float) -> bool:

@@ -10,11 +10,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.core import length
+from tpuwatch.model.progress import ProgressSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tpuwatch.model.progress import ProgressSource
 
 GOODPUT_SECONDS: Final = 7 * 86_400.0  # the period of the status, the page and the command, if no other is asked for
 
@@ -95,6 +94,14 @@ class StepRun:
     continues: bool = False  # the loop's steps began again, as those of the next epoch
     done: bool = False  # by the job's word
     stalled: bool = False  # the loop stands still since its last step
+
+    @property
+    def first_steps(self) -> int:
+        """The number of steps that were made until the first look, which shows the last of them.
+
+        A loop that sends heartbeats does so with its first step. One that prints every tenth step has made ten.
+        """
+        return 1 if self.source is ProgressSource.HEARTBEAT else min(self.stride, self.first_step + 1)
 
     @property
     def until(self) -> float:
