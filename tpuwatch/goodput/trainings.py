@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 APART_SECONDS: Final = 86_400.0  # launches that are further apart are of two trainings
 TOGETHER_SECONDS: Final = 60.0  # processes that start so soon after each other may be one launch of several
+EXPLAINED_SECONDS: Final = 600.0  # a fault so long before the end of a launch may be why it ended
 NEAR_SECONDS: Final = 120.0  # so long after a launch's end a machine that is gone explains it
 _LATE_SECONDS: Final = 5.0  # by which the start of a launch may be known too late
 _WANTED: Final = (0, 129, 130, 143)  # exit statuses of what did its work, or was told to end
@@ -114,8 +115,7 @@ def _trains(launch: Launch) -> bool:
 def _runs_by_launch(launches: Sequence[Launch], runs: Iterable[StepRun]) -> _RunsByLaunch:
     """The steps of each launch, which is known by process and start: by the number of the process, else by the time."""
     found: dict[tuple[int, float], list[StepRun]] = {}
-    starts = [launch.started for launch in launches]
-    for run in (part for whole in runs for part in _parts(whole, starts)):
+    for run in (part for whole in runs for part in _parts(whole, launches)):
         possible = [launch for launch in launches if _may_have_made(launch, run)]
         same = [launch for launch in possible if run.pid is not None and launch.pid == run.pid]
         if possible:
@@ -124,19 +124,24 @@ def _runs_by_launch(launches: Sequence[Launch], runs: Iterable[StepRun]) -> _Run
     return found
 
 
-def _parts(run: StepRun, starts: Sequence[float]) -> Iterator[StepRun]:
+def _parts(run: StepRun, launches: Sequence[Launch]) -> Iterator[StepRun]:
     """The steps of each launch: output of which no process is known goes on as one loop where a launch resumes at the
-    next step. A launch began in a long pause."""
-    long = {pause.until for pause in run.pauses if pause.seconds >= ALONE_SECONDS}
-    at, begin = run.began, 0
-    part = run
+    next step. A launch began in a long pause, and none that may have made the steps before lasted for longer."""
+    long = {pause.until for pause in run.pauses if pause.seconds >= ALONE_SECONDS and run.pid is None}
+    at, begin, part = run.began, 0, run
     for place, span in enumerate(run.spans):
-        if span.until in long and any(at < start <= span.until for start in starts):
+        if span.until in long and _is_parted(part, at, span.until, launches):
             ended = replace(part, done=False, stalled=False)
             yield replace(ended, spans=run.spans[begin:place], pauses=_within(run, part.began, at))
             part, begin = replace(run, began=span.until, first_step=span.step, continues=False), place + 1
         at = span.until
     yield replace(part, spans=run.spans[begin:], pauses=_within(run, part.began, at))
+
+
+def _is_parted(part: StepRun, since: float, until: float, launches: Iterable[Launch]) -> bool:
+    began = any(since < launch.started <= until for launch in launches)
+    lasts = (launch for launch in launches if launch.ended is not None and launch.ended > until)
+    return began and not any(_may_have_made(launch, part) for launch in lasts)
 
 
 def _within(run: StepRun, since: float, until: float) -> tuple[StepPause, ...]:
@@ -215,12 +220,15 @@ def _main_loop(runs: Sequence[StepRun]) -> tuple[StepRun, ...]:
 
 
 def _cause(group: Iterable[Launch]) -> Cause | None:
-    """The first fault that may end a launch."""
+    """The first fault of those shortly before the end: the program went on after earlier ones."""
     found = []
     for launch in group:
-        failed = launch.failed_after_start if launch.outcome in CAME_UP else launch.cause.value if launch.cause else ""
-        if failed in _CAUSES:
-            found.append((launch.faults.get(failed, 0.0), _CAUSES[failed]))
+        if launch.outcome not in CAME_UP:
+            found += [(0.0, launch.cause)] if launch.cause is not None else []
+        elif launch.ended is not None:
+            late = launch.ended - launch.started - EXPLAINED_SECONDS
+            found += [(at, _CAUSES[name]) for name, at in launch.faults.items() if name in _CAUSES and at >= late]
+    found = [one for one in found if one[1] is not Cause.SLOW_INIT]
     return min(found, key=lambda one: (one[0], one[1].rank))[1] if found else None
 
 

@@ -142,6 +142,9 @@ def test_output_that_goes_on_as_one_loop_is_parted_where_a_launch_began() -> Non
     assert (second.first_step, second.step, second.began, second.pauses) == (101, 121, 500.0, ())
     [alone] = trainings([launch(ended=None)], [whole])
     assert alone.attempts[0].runs == (whole,)
+    other = launch(400.0, 600.0, workload="other", pid=43)
+    first = trainings([launch(ended=700.0), other], [whole])[0]
+    assert first.attempts[0].runs == (whole,)
 
 
 def test_the_last_step_of_an_epoch_is_not_the_end_of_a_training() -> None:
@@ -171,6 +174,14 @@ def test_of_launches_without_any_step_only_their_own_time_counts() -> None:
     everything = goodput_of(accounted(trainings(both, []), node_periods([]), NOW), since=0.0, now=NOW)
     assert everything.total_seconds == 410.0
     assert (everything.goodput, everything.interruptions) == (None, ())
+
+
+def test_a_fault_after_which_the_program_went_on_is_not_the_reason() -> None:
+    early = launch(ended=5000.0, faults={"premapped_exhausted": 50.0}, exit_status=1)
+    late = replace(early, faults={**early.faults, "hbm_oom_runtime": 4900.0})
+    runs = [run(), run(5202.0, 81)]
+    assert reasons([early, launch(5100.0, None)], runs) == [("failed", "exit status 1")]
+    assert reasons([late, launch(5100.0, None)], runs) == [("program", "hbm_oom_runtime")]
 
 
 def test_the_cause_of_a_launch_that_never_came_up() -> None:
