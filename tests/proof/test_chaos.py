@@ -24,7 +24,7 @@ from tests.standins.tpu_api import Call, TpuApi
 from tests.unit.restart.records import TARGET, record
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.verdict import Verdict
-from tpuwatch.signals.peers import read_reply
+from tpuwatch.signals.peer_calls import read_reply
 
 SMALL = Plan(nodes=60, hours=5.0, troubles=25, seed=3, outage_hour=2.0)
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="TIME",
-        type=_since,
+        type=options.since,
         help="from then on: 2h, 30m, 2026-11-20T13:00:00Z, or seconds since the epoch",
     )
     parser.add_argument(
@@ -126,21 +126,6 @@ class _Printer:
         self._console.line(place, indent=4, style="dim")
         if others := ", ".join(dict.fromkeys(printable(other.file) for other in event.places)):
             self._console.line(f"reported again in {others}", indent=4, style="dim")
-
-
-def _since(text: str) -> float:
-    from tpuwatch.core import parse_seconds, parse_time
-
-    try:
-        return parse_time(text)
-    except ValueError:
-        pass
-    try:
-        return time.time() - parse_seconds(text.removesuffix("ago").strip())
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: write 2h, 30m, 2026-11-20T13:00:00Z or seconds since the epoch"
-        ) from None
 
 
 def _cause(text: str) -> Cause:

@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": "check what tpuwatch and a TPU job need, and print the fix",
     "support": "put what is needed to help into one file, without secrets",
     "events": "list what was recognised in the logs",
+    "goodput": "show where the time of trainings went",
     "env": "print the environment that the next launch should have",
     "exec": "run a command with the environment that was decided for it, and watch it",
     "restart": "restart a node safely",

@@ -46,6 +46,25 @@ def workload(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def since(text: str) -> float:
+    """The type of an option that names a time, or how long ago it was."""
+    import argparse
+    import time
+
+    from tpuwatch.core import parse_seconds, parse_time
+
+    try:
+        return parse_time(text)
+    except ValueError:
+        pass
+    try:
+        return time.time() - parse_seconds(text.removesuffix("ago").strip())
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write 2h, 30m, 2026-11-20T13:00:00Z or seconds since the epoch"
+        ) from None
+
+
 def load(args: argparse.Namespace) -> Config:
     """The configuration of --config, the environment or the default path. Raises ConfigError."""
     from tpuwatch.config import load_config

@@ -23,6 +23,7 @@ from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.daemon.store_maintenance import StoreMaintenance
 from tpuwatch.daemon.systemd import SystemdNotifier, Watchdog, watchdog_timeout
 from tpuwatch.daemon.view import DaemonView
+from tpuwatch.goodput import GoodputKeeper
 from tpuwatch.host import ProcFs
 from tpuwatch.ingest import LogService
 from tpuwatch.logs import Refusal
@@ -98,6 +99,13 @@ class Daemon:
             self._restart = self._new_restart(self._config)
             self._tune = self._new_tune(self._config)
             self._progress_service = self._new_progress()
+            self._goodput = GoodputKeeper(
+                self._store,
+                metrics=self.metrics,
+                clock=clock,
+                boot_id=self._boot_id,
+                booted=clock.time() - (machine.uptime() or 0.0),
+            )
             self._connect()
             self._file_problems: list[str] = []  # of certificate and tokens
             self._address_problem = ""  # a sentence, while the address could not be written
@@ -177,6 +185,7 @@ class Daemon:
         self._node.stop()
         self._http.close()
         self._logs.close()
+        self._goodput.save()
         with contextlib.suppress(OSError):
             (self._config.state.dir / ADDRESS_FILE).unlink(missing_ok=True)
         self._store.close(clean=not self._logs.ingest.blocked)
@@ -214,7 +223,9 @@ class Daemon:
             self._logs.on_host(self._node.signals.snapshot.host)
             if (answer := self._logs.new_answer()) is not None:
                 self._node.signals.post_logs(answer)
-            self._view.update(self._status(), self._node.judge.nodes)
+            nodes = self._node.judge.nodes
+            self._goodput.look(self._progress_service.training, nodes[0] if nodes else None)
+            self._view.update(self._status(), nodes)
             self._notifier.status(self._state)
             self._logs.log_suppressed()
 
@@ -272,6 +283,7 @@ class Daemon:
             restarts=self._restart.status,
             tune=self._tune.status,
             training=self._progress_service.training,
+            goodput=self._goodput.latest,
             host_name=socket.gethostname(),
             watches_others=bool(self._config.cloud.nodes),
             finding_seconds=self._config.health.finding_seconds,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from tpuwatch.core import printable
 from tpuwatch.daemon.targets import scrape_targets
 from tpuwatch.diagnose import RecognisedRecord, fold
+from tpuwatch.goodput import stored_goodput
 from tpuwatch.logs import Rule
-from tpuwatch.model import FINDING_SECONDS, Cause
+from tpuwatch.model import FINDING_SECONDS, GOODPUT_SECONDS, Cause
 from tpuwatch.tune import with_plans
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import PeersConfig
     from tpuwatch.core import Clock
     from tpuwatch.logs import Catalogue
-    from tpuwatch.model import DaemonStatus, Event, Finding, JudgedNode, Launch, ScrapeTarget
+    from tpuwatch.model import DaemonStatus, Event, Finding, Goodput, JudgedNode, Launch, ScrapeTarget
     from tpuwatch.store import EventStore
 
 _FINDING_EVENTS = 5000
@@ -79,6 +80,12 @@ class DaemonView:
 
     def launches(self, limit: int = 100) -> Sequence[Launch]:
         return self._store.launches(limit)
+
+    def goodput(self, *, since: float | None = None, workload: str = "") -> Goodput:
+        now = self._clock.time()
+        return stored_goodput(
+            self._store, since=now - GOODPUT_SECONDS if since is None else since, now=now, workload=workload
+        )
 
     def targets(self) -> Sequence[ScrapeTarget]:
         status, nodes = self._current

@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 
 from tpuwatch.metrics.daemon import DaemonMetrics, add_build
 from tpuwatch.metrics.families import Families, WithoutCreated
+from tpuwatch.metrics.goodput import GoodputMetrics
 from tpuwatch.metrics.logs import LogMetrics
 from tpuwatch.metrics.node import NodeMetrics
 from tpuwatch.metrics.peers import PeerMetrics
@@ -39,6 +40,7 @@ class Metrics:
         self.peers = PeerMetrics(families)
         self.tune = TuneMetrics(families)
         self.progress = ProgressMetrics(families)
+        self.goodput = GoodputMetrics(families)
         self._exposed = CollectorRegistry()
         self._exposed.register(WithoutCreated(families.registry))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.causes import LOOP_FAULTS, Cause, CauseRow, Whose
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
     from tpuwatch.model.documents.daemon import AskedDaemonDocument, DaemonDocument
+    from tpuwatch.model.documents.goodput import EstimateDocument, GoodputDocument
     from tpuwatch.model.documents.logs import (
         DiagnoseDocument,
         DiagnosisDocument,
@@ -111,6 +112,24 @@ if TYPE_CHECKING:
         Remedy,
         Repetition,
         values_together,
+    )
+    from tpuwatch.model.goodput import (
+        GOODPUT_SECONDS,
+        LOST,
+        NO_PROCESS,
+        STEPPING,
+        Estimate,
+        Goodput,
+        Interruption,
+        InterruptionReason,
+        NodeSpan,
+        NodeSpanKind,
+        StepPause,
+        StepRun,
+        StepSpan,
+        TrainingAccount,
+        TrainingState,
+        shares,
     )
     from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.judged_queued_resource import JudgedQueuedResource, QueuedProblem

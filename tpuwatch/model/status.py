@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.answers import Problem
     from tpuwatch.model.causes import Cause
     from tpuwatch.model.events import Event, Finding
+    from tpuwatch.model.goodput import Goodput
     from tpuwatch.model.judged_node import JudgedNode
     from tpuwatch.model.judged_queued_resource import JudgedQueuedResource
     from tpuwatch.model.launches import Launch
@@ -169,6 +170,7 @@ class DaemonStatus:
     restarts: RestartsStatus | None = None
     tune: TuneStatus | None = None
     training: Sequence[TrainingLoop] = ()  # those that run come first
+    goodput: Goodput | None = None  # of the last GOODPUT_SECONDS; None: there was no training
     host_name: str = ""  # of this machine
     watches_others: bool = False  # [cloud] names nodes to watch
     finding_seconds: float = 86_400.0  # a finding that was last seen longer ago is a past one
@@ -229,6 +231,9 @@ class View(Protocol):
 
     def launches(self, limit: int = 100) -> Sequence[Launch]:
         """At most `limit` launches, the newest first."""
+
+    def goodput(self, *, since: float | None = None, workload: str = "") -> Goodput:
+        """Where the time of trainings went since then, or in the last GOODPUT_SECONDS; of one workload, or of all."""
 
     def nodes(self) -> Sequence[JudgedNode]:
         """All watched nodes, the own one first."""

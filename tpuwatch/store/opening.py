@@ -41,6 +41,8 @@ _COPIED = (
         " WHERE NOT EXISTS (SELECT 1 FROM verdicts WHERE node = ?1 AND at = ?3)",
     ),
     ("SELECT project, zone, name, stored, facts FROM cloud_nodes", rows.REPLACE_CLOUD_NODE),
+    ("SELECT began, source, name, pid, user, until, facts FROM step_runs", rows.REPLACE_STEP_RUN),
+    (rows.SELECT_NODE_SPANS, rows.REPLACE_NODE_SPAN),
 )
 _SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details,
     history, repeats, since, spread FROM (SELECT * FROM events ORDER BY id DESC LIMIT 10000) ORDER BY id"""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tpuwatch.model import Cause, Cursor, Event, Judgement, Launch, PaceRecord
+    from tpuwatch.model import Cause, Cursor, Event, Judgement, Launch, NodeSpan, PaceRecord, StepRun
 
 
 class StoreReads:
@@ -75,6 +75,17 @@ class StoreReads:
         """The `limit` launches that started last, the newest first, without those that are superseded."""
         found = self._select(rows.SELECT_LAUNCHES + " ORDER BY started DESC, pid DESC LIMIT ?", limit)
         return [launch for launch in map(rows.launch_of, found) if not launch.superseded]
+
+    def step_runs(self, since: float = 0.0, limit: int = 1000) -> list[StepRun]:
+        """Steps of training loops that were seen since then, in the order of their start: the `limit` latest."""
+        sql = f"{rows.SELECT_STEP_RUNS} WHERE until >= ? ORDER BY began DESC LIMIT ?"
+        found = map(rows.step_run_of, self._select(sql, since, limit))
+        return [run for run in found if run is not None][::-1]
+
+    def node_spans(self, since: float = 0.0) -> list[NodeSpan]:
+        """How the node was since then, in the order of time."""
+        found = self._select(f"{rows.SELECT_NODE_SPANS} WHERE until >= ? ORDER BY since", since)
+        return [span for row in found if (span := rows.node_span_of(row)) is not None]
 
     def last_verdicts(self, boot_id: str) -> dict[str, Judgement]:
         """The last verdict on each node that was stored while this machine's boot was `boot_id`."""

@@ -1,4 +1,4 @@
-"""Converts events, cursors, launches, verdicts and nodes of the cloud to rows of the store, and back.
+"""Converts events, cursors, launches, verdicts, nodes of the cloud and steps to rows of the store, and back.
 
 Strings from logs may contain lone surrogates, which SQLite's TEXT cannot: those, and only those, are stored as bytes.
 """
@@ -20,13 +20,19 @@ from tpuwatch.model import (
     Event,
     Judgement,
     Launch,
+    NodeSpan,
+    NodeSpanKind,
     Outcome,
     PacePoint,
     PaceRecord,
     Place,
+    ProgressSource,
     Reason,
     Signal,
     Source,
+    StepPause,
+    StepRun,
+    StepSpan,
     Verdict,
     values_together,
 )
@@ -87,6 +93,11 @@ SELECT_PACE = "SELECT step, at, seconds FROM pace WHERE launch = ? ORDER BY step
 SELECT_STEPS = "SELECT step FROM pace WHERE launch = ?"
 DROP_STEP = "DELETE FROM pace WHERE launch = ? AND step = ?"
 ADD_STEP = "INSERT OR REPLACE INTO pace (launch, step, at, seconds) VALUES (?, ?, ?, ?)"
+SELECT_STEP_RUNS = "SELECT began, source, name, pid, user, facts FROM step_runs"
+REPLACE_STEP_RUN = """INSERT OR REPLACE INTO step_runs (began, source, name, pid, user, until, facts)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+SELECT_NODE_SPANS = "SELECT kind, since, until, boot_id FROM node_spans"
+REPLACE_NODE_SPAN = "INSERT OR REPLACE INTO node_spans (kind, since, until, boot_id) VALUES (?, ?, ?, ?)"
 
 _INT64 = 1 << 63
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -103,6 +114,19 @@ _LAUNCH_NUMBERS = frozenset(  # read from logs
     }
 )
 _CLOUD_FIELDS = ("state", "health", "hosts", "created", "changed", "changed_unseen")
+_STEP_RUN_FIELDS = (
+    "watched_since",
+    "first_step",
+    "stride",
+    "step_seconds",
+    "looks",
+    "spans",
+    "pauses",
+    "continues",
+    "done",
+    "stalled",
+)
+_SPAN_KINDS = frozenset(kind.value for kind in NodeSpanKind)
 _json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates travel as escapes
 
 
@@ -293,6 +317,36 @@ def cloud_of(row: Row) -> CloudNode:
     project, zone, name, stored = row
     facts = {name: value for name, value in json.loads(stored).items() if name in _CLOUD_FIELDS}
     return CloudNode(project, zone, name, **facts)
+
+
+def step_run_row(run: StepRun) -> Row:
+    """A row for REPLACE_STEP_RUN. A process that is not known is 0: a primary key has no null."""
+    facts = {name: getattr(run, name) for name in _STEP_RUN_FIELDS}
+    name, user = storable(run.name), storable(run.user)
+    return run.began, run.source.value, name, run.pid or 0, user, run.until, _json(facts)
+
+
+def step_run_of(row: Row) -> StepRun | None:
+    """The run of a row of SELECT_STEP_RUNS; None if this version of tpuwatch cannot read it."""
+    began, source, name, pid, user, stored = row
+    try:
+        facts = {name: value for name, value in json.loads(stored).items() if name in _STEP_RUN_FIELDS}
+        facts["spans"] = tuple(StepSpan(*span) for span in facts["spans"])
+        facts["pauses"] = tuple(StepPause(*pause) for pause in facts["pauses"])
+        return StepRun(ProgressSource(source), _text(name), pid or None, _text(user), began=began, **facts)
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def node_span_row(span: NodeSpan) -> Row:
+    """A row for REPLACE_NODE_SPAN."""
+    return span.kind.value, span.since, span.until, span.boot_id
+
+
+def node_span_of(row: Row) -> NodeSpan | None:
+    """The span of a row of SELECT_NODE_SPANS; None if this version of tpuwatch does not know its kind."""
+    kind, since, until, boot_id = row
+    return NodeSpan(NodeSpanKind(kind), since, until, boot_id) if kind in _SPAN_KINDS else None
 
 
 def cause_of(value: str) -> Cause | None:

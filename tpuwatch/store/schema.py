@@ -87,6 +87,12 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE INDEX baselines_workload ON baselines (workload, at)",
         """CREATE TABLE pace (
             launch INTEGER, step INTEGER, at INTEGER, seconds REAL, PRIMARY KEY (launch, step)) WITHOUT ROWID""",
+        # Steps of training loops and how the node was, from which follows where the time of trainings went.
+        """CREATE TABLE step_runs (
+            began REAL, source TEXT, name TEXT, pid INTEGER, user TEXT, until REAL, facts TEXT,
+            PRIMARY KEY (began, source, name, pid)) WITHOUT ROWID""",
+        """CREATE TABLE node_spans (
+            kind TEXT, since REAL, until REAL, boot_id TEXT, PRIMARY KEY (kind, since)) WITHOUT ROWID""",
     ),
 )
 VERSION = len(MIGRATIONS)

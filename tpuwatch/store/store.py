@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.core import Clock
-    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch, PaceRecord, Place, Repetition
+    from tpuwatch.model import (
+        CloudNode,
+        Cursor,
+        Event,
+        Judgement,
+        Launch,
+        NodeSpan,
+        PaceRecord,
+        Place,
+        Repetition,
+        StepRun,
+    )
 
     Counted = Mapping[tuple[str, str], int]
     Count = Callable[[Sequence[Event], Sequence[tuple[Event, Sequence[bytes]]]], Counted]
@@ -29,6 +40,9 @@ KEPT_CLOUD_NODES = 20_000
 CLOUD_NODES_SECONDS = 900.0
 KEPT_CURSORS = 200_000
 KEPT_PACES = 200  # launches, of some 20 KB each
+KEPT_STEP_RUNS = 500  # of some 10 KiB each
+KEPT_USER_STEP_RUNS = 200  # of one user, who can begin any number
+KEPT_NODE_SPANS = 2000
 MEMORY_BYTES = 32 << 20  # the limit of a store in memory, whatever the configuration allows
 _VACUUM_PAGES = 2000  # pages that one call of prune frees at most
 
@@ -54,6 +68,13 @@ _DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
 _DROP_OLD_BASELINES = """DELETE FROM baselines WHERE launch IN
     (SELECT launch FROM baselines ORDER BY at DESC LIMIT -1 OFFSET ?)"""
 _DROP_OLD_PACES = "DELETE FROM pace WHERE launch NOT IN (SELECT launch FROM baselines)"
+_DROP_USERS_STEP_RUNS = """DELETE FROM step_runs WHERE (began, source, name, pid) IN (
+    SELECT began, source, name, pid FROM (SELECT began, source, name, pid,
+        row_number() OVER (PARTITION BY user ORDER BY began DESC) AS place FROM step_runs) WHERE place > :kept)"""
+_DROP_OLD_STEP_RUNS = """DELETE FROM step_runs WHERE (began, source, name, pid) IN
+    (SELECT began, source, name, pid FROM step_runs ORDER BY began DESC LIMIT -1 OFFSET ?)"""
+_DROP_OLD_NODE_SPANS = """DELETE FROM node_spans WHERE (kind, since) IN
+    (SELECT kind, since FROM node_spans ORDER BY since DESC LIMIT -1 OFFSET ?)"""
 _REPLACE_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
@@ -233,6 +254,14 @@ class EventStore(StoreReads):
                 added = [rows.step_row(record.launch, point) for point in record.points if point.step in new]
                 connection.executemany(rows.ADD_STEP, added)
 
+    def save_steps(self, runs: Sequence[StepRun], spans: Sequence[NodeSpan]) -> None:
+        """Store steps of training loops and how the node was, all or none; each replaces the one that began at the same
+        time. Thread-safe. Raises StoreError."""
+        run_rows, span_rows = list(map(rows.step_run_row, runs)), list(map(rows.node_span_row, spans))
+        with self._transaction() as connection:
+            _write(connection, rows.REPLACE_STEP_RUN, run_rows)
+            _write(connection, rows.REPLACE_NODE_SPAN, span_rows)
+
     def prune(self, max_age_seconds: float, max_bytes: int) -> int:
         """Remove some of the oldest events if they or the size of the store exceed the limits.
 
@@ -258,6 +287,9 @@ class EventStore(StoreReads):
             connection.execute(_DROP_OLD_CLOUD_NODES, (KEPT_CLOUD_NODES,))
             if connection.execute(_DROP_OLD_BASELINES, (KEPT_PACES,)).rowcount:
                 connection.execute(_DROP_OLD_PACES)
+            connection.execute(_DROP_USERS_STEP_RUNS, {"kept": KEPT_USER_STEP_RUNS})
+            connection.execute(_DROP_OLD_STEP_RUNS, (KEPT_STEP_RUNS,))
+            connection.execute(_DROP_OLD_NODE_SPANS, (KEPT_NODE_SPANS,))
             connection.execute(_REPLACE_META, ("at_work", repr(self._clock.time())))
         self._vacuum(max_bytes)
         return removed

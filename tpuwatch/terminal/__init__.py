@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.advise import print_advice
     from tpuwatch.terminal.console import UNWRAPPED, Console, Lines, print_text, wants_colour
     from tpuwatch.terminal.findings import describe_launch, print_finding, print_findings
+    from tpuwatch.terminal.goodput import print_goodput
     from tpuwatch.terminal.node import STYLES, print_machine, print_node, print_nodes, print_other_nodes
     from tpuwatch.terminal.plot_png import save
     from tpuwatch.terminal.preflight import print_preflight

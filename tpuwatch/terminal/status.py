@@ -95,6 +95,8 @@ def print_training(console: Console, status: StatusDocument, limit: int) -> None
     for loop in loops[:limit]:
         title = "Training" if loop.running else "Last training"
         console.line(f"{title}: {loop.sentence}", indent=3, hang=2, style="yellow" if loop.faults else "dim")
+    if status.goodput is not None and status.goodput.sentence:
+        console.line(status.goodput.sentence, indent=3, hang=2, style="dim")
     if any(loop.running for loop in loops[limit:]):
         console.line(f"{counted(len(loops) - limit, 'more training loop')}; --json lists them.", indent=3, style="dim")
 

@@ -12,6 +12,7 @@ from tpuwatch.model import (
     ErrorDocument,
     EventsDocument,
     FindingsDocument,
+    GoodputDocument,
     LaunchesDocument,
     NodesDocument,
     PeerStatusDocument,
@@ -66,6 +67,14 @@ SERVED: Final[Mapping[str, Served]] = {
     ),
     "findings": Served(FindingsDocument, "Findings in the order in which to act, those that are over last", {}),
     "launches": Served(LaunchesDocument, "Launches, the newest first", {"limit": _LIMIT}),
+    "goodput": Served(
+        GoodputDocument,
+        "Where the time of trainings went, in the last 7 days or since another time",
+        {
+            "since": {"type": "string", "description": "seconds since the epoch, or an ISO 8601 time"},
+            "workload": {"type": "string"},
+        },
+    ),
     "restarts": Served(RestartsDocument, "Restarts of nodes, and the latest decisions", {"limit": _LIMIT}),
     "targets": Served(TargetDocument, "Where to scrape each machine, for Prometheus", {}, is_list=True),
     "tune": Served(TuneDocument, "What is decided for the next launches", {"limit": _LIMIT}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.model import present_problems, tone, verdict_words, worst_first
+from tpuwatch.model import TrainingState, present_problems, shares, tone, verdict_words, worst_first
 from tpuwatch.web.document import document
 from tpuwatch.web.fleet import FleetQuery, fleet_table
 from tpuwatch.web.launch_chart import launch_chart
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DaemonStatus,
         Event,
         Finding,
+        Goodput,
         Identity,
         JudgedNode,
         Known,
@@ -34,7 +35,10 @@ _MAX_LAUNCHES: Final = 50
 _LINKS: Final = (
     "/metrics",
     "/readyz",
-    *(f"/api/v1/{name}" for name in ("status", "nodes", "restarts", "findings", "events", "launches", "tune")),
+    *(
+        f"/api/v1/{name}"
+        for name in ("status", "nodes", "restarts", "findings", "events", "launches", "goodput", "tune")
+    ),
 )
 
 
@@ -75,6 +79,7 @@ def render(
             "own_problems": [*(spot.sentence for spot in problems.blind_spots), *_own_problems(status)],
             "queued_resources": status.queued_resources,
             "fleet": fleet_table(nodes, fleet or FleetQuery()) if any(not node.own for node in nodes) else None,
+            "state_rows": _state_rows(status.goodput) if status.goodput else [],
             "launches": launches[:_MAX_LAUNCHES],
             "chart": launch_chart(launches),
             "events": events[::-1],
@@ -172,6 +177,12 @@ def _own_problems(status: DaemonStatus) -> list[str]:
         named = problem.path in problem.reason
         sentences.append(problem.reason if named else f"{problem.path}: {problem.reason}")
     return sentences
+
+
+def _state_rows(goodput: Goodput) -> list[tuple[TrainingState, float, float]]:
+    """The states of trainings that took any time: each with its seconds and its share of all time."""
+    parts = shares(goodput.seconds)
+    return [(state, goodput.seconds[state], parts[state]) for state in TrainingState if goodput.seconds.get(state)]
 
 
 def _identity_rows(identity: Identity) -> list[tuple[str, Known]]:

@@ -21,6 +21,7 @@ from tpuwatch.model import (
     EventDocument,
     EventsDocument,
     FindingsDocument,
+    GoodputDocument,
     JudgedQueuedResourceDocument,
     KnownFindingDocument,
     LaunchesDocument,
@@ -203,6 +204,7 @@ class Api:
             "/api/v1/events": self.events,
             "/api/v1/findings": self.findings,
             "/api/v1/launches": self.launches,
+            "/api/v1/goodput": self.goodput,
             "/api/v1/nodes": self.nodes,
             "/api/v1/restarts": self.restarts,
             "/api/v1/targets": self.targets,
@@ -247,6 +249,12 @@ class Api:
         """Launches, the newest first."""
         limit = _limit(parameters(query, SERVED["launches"].parameters))
         return LaunchesDocument.of(self._view.launches(limit))
+
+    def goodput(self, query: str) -> GoodputDocument:
+        """Where the time of trainings went."""
+        values = parameters(query, SERVED["goodput"].parameters)
+        since = _time("since", values["since"]) if "since" in values else None
+        return GoodputDocument.of(self._view.goodput(since=since, workload=values.get("workload", "")))
 
     def nodes(self, query: str) -> NodesDocument:
         """Watched nodes, worst first, and the number of nodes with each verdict."""

@@ -13,7 +13,7 @@ from tests.proof.first_hour.machine import ELSEWHERE, OWN, Machine, Shown
 from tests.proof.monitoring.stack import Stack
 
 _TRIES: Final = 5
-DOCUMENTS: Final = ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
+DOCUMENTS: Final = ("status", "events", "findings", "goodput", "launches", "nodes", "restarts", "targets", "tune")
 
 QUICK: Final = (
     "status.80",
@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, Callable[[Machine], Shown]]] = {
     "status-v": lambda machine: machine.run("status", "--verbose"),
     "top": lambda machine: machine.run("top", "--once"),
     "events": lambda machine: machine.run("events"),
+    "goodput": lambda machine: machine.run("goodput"),
     "nodes": lambda machine: machine.run("nodes"),
     "nodes.problems": lambda machine: machine.run("nodes", "--problems"),
     "nodes.own": lambda machine: machine.run("nodes", OWN),

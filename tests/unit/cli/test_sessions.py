@@ -25,10 +25,11 @@ from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli.main import COMMANDS, main
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.core.errors import StoreDeniedError
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.restart import Attempt, Phase
 from tpuwatch.model.verdict import Action, Verdict
-from tpuwatch.store import EventStore
+from tpuwatch.store import EventStore, StoreReader
 
 __all__ = ["machine", "programs", "site"]  # fixtures
 
@@ -36,7 +37,7 @@ SESSIONS = Path(__file__).with_name("sessions")
 WIDTHS = ("80", "pipe")
 # Longer than a terminal is wide may be what is to be copied or cut by a program: commands, addresses, tables, files.
 WHOLE = re.compile(
-    r" *(\d\. |Do: )?(sudo|gcloud|tpuwatch|kill|export|https?://|/|[A-Z_]+=)|.*(https?://|/)\S+$|(NODE|train-|#)"
+    r" *(\d\. |Do: )?(sudo|gcloud|tpuwatch|kill|export|https?://|/|[A-Z_]+=)|.*(https?://|/)\S+$|(NODE|WORKLOAD|train|#)"
 )
 
 
@@ -159,6 +160,17 @@ def test_events(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
     store.close()
     screen.shows("events", "events")
+
+
+def test_goodput(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(directory: Path) -> StoreReader:
+        raise StoreDeniedError(f"this user may not read the store {directory}")
+
+    monkeypatch.setattr(StoreReader, "open", denied)
+    view = SampleView(samples.watching(Verdict.HEALTHY, goodput=samples.goodput()), started=[samples.launch()])
+    with answering(view, tmp_path, monkeypatch):
+        screen.shows("goodput", "goodput")
+        screen.shows("status-goodput", "status")
 
 
 def test_diagnose(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

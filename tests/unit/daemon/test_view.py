@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.unit.goodput.simulated import Plan, simulate
 from tests.unit.store.make import NOW, event
 from tests.unit.web import samples
 from tpuwatch.config import PeersConfig
@@ -38,6 +39,21 @@ def test_what_is_history_is_no_finding(tmp_path: Path) -> None:
         store.commit([event(key, cause=Cause.HOST_OOM, observed=NOW, time=NOW, history=history)], [])
     view = DaemonView(store, load_catalogue(), clock, samples.status(), PeersConfig())
     assert [(finding.count, finding.first.key) for finding in view.findings()] == [(1, b"b")]
+    store.close()
+
+
+def test_goodput_is_that_of_the_last_week_or_since_a_time(tmp_path: Path) -> None:
+    given = simulate(Plan())
+    clock = ManualClock(given.now)
+    store = EventStore.open(tmp_path, clock)
+    store.commit([], [], given.launches)
+    store.save_steps(given.runs, given.spans)
+    view = DaemonView(store, load_catalogue(), clock, samples.status(), PeersConfig())
+    week = view.goodput()
+    assert (week.since, week.until) == (given.now - 7 * 86_400, given.now)
+    assert round(week.total_seconds, 3) == round(given.total, 3)
+    assert round(view.goodput(since=given.now - 600).total_seconds, 3) == 600.0
+    assert view.goodput(workload="other").trainings == ()
     store.close()
 
 

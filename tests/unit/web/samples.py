@@ -13,6 +13,14 @@ from tpuwatch.model.answers import Problem, Signal
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.documents.status import StatusDocument
 from tpuwatch.model.events import Event, Finding, Remedy
+from tpuwatch.model.goodput import (
+    Estimate,
+    Goodput,
+    Interruption,
+    InterruptionReason,
+    TrainingAccount,
+    TrainingState,
+)
 from tpuwatch.model.judged_node import JudgedNode
 from tpuwatch.model.judged_queued_resource import JudgedQueuedResource, QueuedProblem
 from tpuwatch.model.launches import Launch, Outcome
@@ -276,6 +284,35 @@ SIGNALS = (
 )
 
 
+def goodput(**changes: object) -> Goodput:
+    """A training of three hours and a half that was interrupted three times."""
+    seconds = dict.fromkeys(TrainingState, 0.0) | {
+        TrainingState.PRODUCTIVE: 9000.0,
+        TrainingState.SLOW: 400.0,
+        TrainingState.STUCK: 1200.0,
+        TrainingState.REPEATED: 700.0,
+        TrainingState.STARTUP: 900.0,
+        TrainingState.DOWN: 400.0,
+    }
+    interruptions = (
+        Interruption(NOW - 9000, InterruptionReason.FAILED, "exit status 1", 700.0),
+        Interruption(NOW - 6000, InterruptionReason.PROGRAM, "hbm_oom_runtime", 500.0),
+        Interruption(NOW - 900, InterruptionReason.NODE, "core_halted"),
+    )
+    training = TrainingAccount("train", "", NOW - 12_600, None, 4, 4000, 2.25, seconds, interruptions)
+    base = Goodput(
+        NOW - 604_800,
+        NOW,
+        (training,),
+        seconds,
+        interruptions,
+        Estimate(4066.7, 1391.5, 19_719.5),
+        Estimate(600.0),
+        Estimate(0.873, 0.6289, 0.9738),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type] # the tests name fields
+
+
 def watching(verdict: Verdict = Verdict.HEALTHY, **changes: object) -> DaemonStatus:
     """A daemon that knows all of its node."""
     all_of_it = {
@@ -328,6 +365,10 @@ class SampleView:
     def launches(self, limit: int = 100) -> list[Launch]:
         self.asked.append({"limit": limit})
         return self.started
+
+    def goodput(self, *, since: float | None = None, workload: str = "") -> Goodput:
+        self.asked.append({"since": since, "workload": workload})
+        return self.shown.goodput or Goodput(NOW - 3600, NOW)
 
     def nodes(self) -> list[JudgedNode]:
         return self.watched

@@ -53,6 +53,17 @@ def test_an_invalid_query_is_answered_with_what_would_be_right(query: str, messa
     assert view.asked == []
 
 
+def test_goodput_is_asked_for_by_time_and_workload() -> None:
+    view = SampleView(samples.watching(goodput=samples.goodput()))
+    document = Api(view).goodput("since=2026-11-20T13:00:00Z&workload=train")
+    assert Api(view).goodput("") == document
+    assert view.asked == [{"since": 1795179600.0, "workload": "train"}, {"since": None, "workload": ""}]
+    assert round(sum(one.share for one in document.states), 9) == 1.0
+    assert document.sentence.startswith("Lost so far: 1 h of 3 h 30 min (28.57 %): stuck 20 min, ")
+    with pytest.raises(BadRequestError, match="since must be seconds"):
+        Api(view).goodput("since=7d")
+
+
 def test_documents_without_parameters_take_none() -> None:
     with pytest.raises(BadRequestError, match=r"There is no parameter 'x' here\. This document takes none\."):
         Api(SampleView()).findings("x=1")

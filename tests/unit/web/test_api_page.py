@@ -13,11 +13,17 @@ from tpuwatch.web.openapi import SERVED, openapi
 
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 SCHEMAS = openapi()["components"]["schemas"]
-HEADINGS = {name: name for name in ("Status", "Node", "Event", "Launch", "Restarts")} | {
+HEADINGS = {name: name for name in ("Status", "Node", "Event", "Launch", "Restarts", "Goodput")} | {
     "Finding": "KnownFinding",
     "Queued resource": "JudgedQueuedResource",
 }
-ELSEWHERE = {"tune", "last_launch", "node", "queued_resources"}  # objects that have a section, or a page, of their own
+ELSEWHERE = {
+    "tune",
+    "goodput",
+    "last_launch",
+    "node",
+    "queued_resources",
+}  # objects that have a section, or a page, of their own
 
 
 def rows(heading: str) -> list[tuple[str, str]]:

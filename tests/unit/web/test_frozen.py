@@ -152,6 +152,7 @@ WATCHING = samples.watching(
     node=NODES[0],
     host=HOST,
     runtime=RUNTIME,
+    goodput=samples.goodput(),
     training=(LOOP, replace(LOOP, source=ProgressSource.OUTPUT, pid=None, done=True, alive=False)),
     restarts=RESTARTS,
     tune=TUNE,
@@ -187,15 +188,10 @@ def served(view: SampleView, path: str) -> str:
     return Routes(view, Metrics(loops=(), refusals=())).respond(f"/api/v1/{path}", accept="").body.decode()
 
 
+NAMES = ("status", "events", "findings", "goodput", "launches", "nodes", "restarts", "targets", "tune", "peer")
 DOCUMENTS = {
-    **{
-        name: (lambda name=name: served(VIEW, name))
-        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune", "peer")
-    },
-    **{
-        f"{name}.dark": (lambda name=name: served(DARK, name))
-        for name in ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune", "peer")
-    },
+    **{name: (lambda name=name: served(VIEW, name)) for name in NAMES},
+    **{f"{name}.dark": (lambda name=name: served(DARK, name)) for name in NAMES},
     "diagnose": lambda: dumps(encode(DiagnosisDocument.of(FINDINGS, [FAILED, PRINTED]))),
     "event": lambda: dumps(encode(EventDocument.of(EVENT))),
 }

@@ -112,6 +112,8 @@ def pages_of_this_machine() -> Iterator[str]:
         notices=("A notice.",),
     )
     yield page.render(own, [], [], [])
+    for changes in ({}, {"time_to_recover": None}, {"time_between_interruptions": None}):
+        yield page.render(samples.status(goodput=samples.goodput(**changes)), [], [], [])
     for host in (
         Host(boot_id="c0ffee", booted=None, holders=(), lock_file=False),
         samples.host(

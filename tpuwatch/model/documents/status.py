@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import Time, like
+from tpuwatch.model.documents.goodput import GoodputDocument
 from tpuwatch.model.documents.logs import KnownFindingDocument, LaunchDocument
 from tpuwatch.model.documents.machine import (
     BootDocument,
@@ -84,6 +85,7 @@ class StatusDocument:
     runtime: RuntimeDocument | None = None
     host: HostDocument | None = None
     training: tuple[TrainingLoopDocument, ...] = ()
+    goodput: GoodputDocument | None = None
     restarts: tuple[str, ...]
     ledger_problem: str | None = None
     tune: TuneDocument | None = None
@@ -112,6 +114,7 @@ class StatusDocument:
             runtime=RuntimeDocument.of(status.runtime) if status.runtime else None,
             host=HostDocument.of(status.host) if status.host else None,
             training=tuple(TrainingLoopDocument.of(one, status.now) for one in status.training[:_MAX_LOOPS]),
+            goodput=GoodputDocument.of(status.goodput) if status.goodput else None,
             restarts=tuple(restarts),
             ledger_problem=(status.restarts.ledger_problem or None) if status.restarts else None,
             tune=TuneDocument.of(status.tune, status.now, _WORKLOADS) if status.tune else None,
