@@ -85,8 +85,8 @@ class Watch:
             yield self
 
     def train(self) -> None:
-        """This process says what a training loop does: steps of eight seconds, of which a tenth waited for input, and so
-        many that its baseline is known."""
+        """This process says what a training loop does: steps of eight seconds, of which a tenth waited for input, and
+        so many that its baseline is known."""
         self.inside.machine.process(os.getpid())
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.connect(str(self.inside.state / "heartbeats.socket"))
