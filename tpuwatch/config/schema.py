@@ -41,6 +41,7 @@ from tpuwatch.config.types import (
     YesNo,
     split_listen,
 )
+from tpuwatch.core import host_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,6 +198,11 @@ class PeersConfig(Section):
         description="How long one that has answered must have been silent, over at least three queries, to count as "
         "evidence.",
     )
+
+    def url(self, address: str) -> str:
+        """Where the tpuwatch of a machine with this address is asked; "" without one."""
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{host_port(address, self.port)}" if address else ""
 
 
 class RuntimeConfig(Section):

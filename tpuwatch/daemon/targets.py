@@ -32,10 +32,7 @@ def _targets(
     own = (int(worker) if worker.isdecimal() else 0) if node.own else None
     up = node.cloud is not None and node.cloud.runs
     addresses = node.cloud.addresses if node.cloud is not None and up else ()
-    others = "https" if peers.tls else "http"
-    urls = {
-        number: f"{others}://{host_port(address, peers.port)}" for number, address in enumerate(addresses) if address
-    }
+    urls = {number: peers.url(address) for number, address in enumerate(addresses) if address}
     for name in (node.node, f"{node.zone}/{node.node}"):
         if up and name in peers.addresses:
             urls[0] = peers.addresses[name]

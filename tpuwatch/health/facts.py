@@ -11,11 +11,14 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.health.slices import judge_slice
 from tpuwatch.model import (
     KIND_VARIABLE,
     Cause,
+    Failure,
     Identity,
     Outcome,
+    PeerState,
     ProbeVerdict,
     Problem,
     ProgressSource,
@@ -23,6 +26,7 @@ from tpuwatch.model import (
     Signal,
     Source,
     Whose,
+    Worker,
     WorkloadKind,
     kind_named,
 )
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
         QueuedResource,
         Runtime,
         RuntimePort,
+        Slice,
         Symptom,
         TrainingLoop,
     )
@@ -550,12 +555,28 @@ class Facts:
         return event.pid is not None and event.pid in alive | {holder.pid for holder in self.main_holders}
 
     @cached_property
-    def failure(self) -> Event | None:
-        """The first event that may explain why a program here ended or stands still. What this machine reports of
-        another worker counts only where there is nothing else."""
+    def failure(self) -> Failure | None:
+        """The first event that may explain why a program on this machine ended or stands still; None of a node that is
+        watched from elsewhere. What it reports of another worker counts only where there is nothing else."""
         blamed = [one for one in self.events if one.cause.is_known_fault and one.cause.row.whose is not Whose.NONE]
         own = [one for one in blamed if one.cause.row.whose is not Whose.OTHER_WORKER]
-        return min(own or blamed, key=lambda one: one.when, default=None)
+        first = min(own or blamed, key=lambda one: one.when, default=None)
+        return Failure(first.cause, first.when) if first is not None and self.own else None
+
+    @cached_property
+    def slice(self) -> Slice | None:
+        """The workers of a node with several; None of one with a single worker."""
+        number = self.identity.worker.value
+        answering, failure = PeerState.ANSWERING, self.failure
+        here = Worker(int(number), answering, self.now, failure=failure, own=True) if self.own and number else None
+        return judge_slice(
+            self.evidence.workers,
+            here,
+            own=self.own,
+            hosts=self.hosts,
+            now=self.now,
+            worker_seconds=self.limits.worker_seconds,
+        )
 
     def event(self, *whose: Whose) -> Event | None:
         """The newest event that is the fault of one of these."""

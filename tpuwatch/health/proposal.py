@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import iso, listed
-from tpuwatch.health.slices import judge_slice
 from tpuwatch.model import (
     DESTRUCTIVE,
     STUCK,
@@ -96,7 +95,7 @@ def remedy_steps(proposal: Proposal, facts: Facts) -> tuple[tuple[RemedyStep, ..
     another worker: look at those first, or at the one that failed first where that is known."""
     may_wait = proposal.action in _OF_THE_PROGRAM and facts.hosts > 1
     steps = (RemedyStep.OTHER_WORKERS, *proposal.steps) if may_wait else proposal.steps
-    whole = judge_slice(facts) if RemedyStep.OTHER_WORKERS in steps else None
+    whole = facts.slice if RemedyStep.OTHER_WORKERS in steps else None
     culprit = (
         next((one for one in whole.workers if one.number == whole.culprit and not one.own), None) if whole else None
     )

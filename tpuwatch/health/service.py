@@ -16,7 +16,6 @@ from tpuwatch.core import StoreError, printable
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.judge import following, judge_node, keep_last_known
 from tpuwatch.health.queued_resources import judge_queued_resources
-from tpuwatch.health.slices import judge_slice, own_failure
 from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class JudgeService:
             return node  # most nodes of a fleet
         facts = Facts(evidence, self.limits)
         queued = facts.queued if facts.is_gone else None
-        return replace(node, queued=queued, slice=judge_slice(facts), failure=own_failure(facts))
+        return replace(node, queued=queued, slice=facts.slice, failure=facts.failure)
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""

@@ -14,7 +14,6 @@ from tpuwatch.model import Failure, PeerState, Signal, Slice, Whose, Worker, pee
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tpuwatch.health.facts import Facts
     from tpuwatch.model import Answer, Cause, Peer
 
 _TOGETHER_SECONDS: Final = 2.0  # between times of two machines that do not show which was first
@@ -23,25 +22,31 @@ _PROGRAM: Final = (Whose.PROGRAM, Whose.SETUP)
 _MAX_NAMED: Final = 5
 
 
-def own_failure(facts: Facts) -> Failure | None:
-    """What a daemon says of its own machine's failure."""
-    event = facts.failure if facts.own else None
-    return Failure(event.cause, event.when) if event is not None else None
+def judge_slice(
+    asked: Mapping[int, Answer[Peer]] | None,
+    here: Worker | None,
+    *,
+    own: bool,
+    hosts: int,
+    now: float,
+    worker_seconds: float,
+) -> Slice | None:
+    """The slice of a node with several workers; None of one with a single worker.
 
-
-def judge_slice(facts: Facts) -> Slice | None:
-    """The slice of a node with several workers; None of one with a single worker."""
-    asked = facts.evidence.workers
-    workers = sorted((*_own(facts), *_others(asked or {}, facts)), key=lambda one: one.number)
-    hosts = max(facts.hosts, max((one.number for one in workers), default=0) + 1)
+    `asked` has the answers of the others by number; None: none is to be asked. `here` is this machine, where it is a
+    worker of the node (`own`) and its number is known. An answer counts for `worker_seconds`.
+    """
+    others = _others(asked or {}, now, worker_seconds)
+    workers = sorted((*([here] if here else []), *others), key=lambda one: one.number)
+    hosts = max(hosts, max((one.number for one in workers), default=0) + 1)
     if hosts == 1:
         return None
     if asked is None:
-        seen = "no other than this machine is asked" if facts.own else "none of them is asked"
+        seen = "no other than this machine is asked" if own else "none of them is asked"
         return Slice(hosts, (), f"It has {hosts} workers, and {seen}: `enabled` under [peers] is false.")
     first, alike = _first(_order(workers)), _alike(workers)
     sentences = [
-        *_silence([one for one in workers if one.state is PeerState.SILENT], hosts, facts.now),
+        *_silence([one for one in workers if one.state is PeerState.SILENT], hosts, now),
         *_refusal([one for one in workers if one.state is PeerState.REFUSED]),
         *_failures(workers, first, alike),
         _heard(workers, hosts),
@@ -49,16 +54,10 @@ def judge_slice(facts: Facts) -> Slice | None:
     return Slice(hosts, tuple(workers), " ".join(sentences), first, None if alike else first)
 
 
-def _own(facts: Facts) -> Iterator[Worker]:
-    number = facts.identity.worker.value
-    if facts.own and number:
-        yield Worker(int(number), PeerState.ANSWERING, facts.now, failure=own_failure(facts), own=True)
-
-
-def _others(asked: Mapping[int, Answer[Peer]], facts: Facts) -> Iterator[Worker]:
+def _others(asked: Mapping[int, Answer[Peer]], now: float, worker_seconds: float) -> Iterator[Worker]:
     for number, answer in asked.items():
         peer, state = answer.value, peer_state(answer)
-        if answer.tried is not None and facts.is_older(answer.tried, facts.limits.worker_seconds):
+        if answer.tried is not None and answer.tried > 0 and now - answer.tried >= worker_seconds:
             state = PeerState.UNCLEAR  # nobody has asked it since
         if peer is None:
             yield Worker(number, state)

@@ -72,11 +72,8 @@ METHODS: Final = (
     "ListSupportedMetrics",
     OTHER,
 )
-POLLED: Final = (
-    "ListNodes",
-    "GetNode",
-    "GetRuntimeMetric",
-)  # these have their series from the start, others from the first call
+# These have their series from the start, others from the first call.
+POLLED: Final = ("ListNodes", "GetNode", "GetRuntimeMetric")
 CODES: Final = (*GRPC_CODES, OTHER)
 FULL_NODES: Final = 100  # up to so many nodes have a series for every value; beyond, only for the one that holds
 MAX_WAITING: Final = 20  # queued resources with a series of their own, those that have waited longest

@@ -142,9 +142,8 @@ class QueuedResource:
     """A request for nodes as the Cloud TPU API shows it."""
 
     name: str  # the short one
-    state: (
-        str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name; "" of one that nodes name and the zone does not list
-    )
+    # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name; "" of one that nodes name and the zone does not list.
+    state: str
     project: str = ""
     zone: str = ""
     nodes: tuple[str, ...] = ()  # the short names of those that it makes

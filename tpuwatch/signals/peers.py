@@ -13,7 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import HttpClient, Pacing, host_port
+from tpuwatch.core import HttpClient, Pacing
 from tpuwatch.model import Answer, Peer, Problem, Signal, node_label, split_label
 from tpuwatch.signals.peer_access import PeerAccess
 from tpuwatch.signals.peer_calls import PeerError, ask
@@ -139,7 +139,7 @@ class PeersSignal:
             return
         name = (node.project, node.zone, node.name)
         for worker, address in enumerate(node.addresses or ("",)):
-            url = self._url(address)
+            url = self._peers.url(address)
             if worker == 0:
                 url = self._given(node, own) or url
             yield _Place(*name, worker, url, node.created)
@@ -154,17 +154,13 @@ class PeersSignal:
         name = (identity.project.value, identity.zone.value, identity.node.value)
         for step in range(1, min(RING, len(addresses) - 1) + 1):
             worker = (number + step) % len(addresses)
-            yield _Place(*name, worker, self._url(addresses[worker]), of_own_slice=True)
+            yield _Place(*name, worker, self._peers.url(addresses[worker]), of_own_slice=True)
 
     def _given(self, node: CloudNode, own: str) -> str:
         """The address of its first worker in `addresses`: a name without a zone is of the zone of this machine."""
         home, _ = split_label(own)
         names = (node_label(node.zone, node.name), *([node.name] if node.zone == home else []))
         return next((self._peers.addresses[name] for name in names if name in self._peers.addresses), "")
-
-    def _url(self, address: str) -> str:
-        scheme = "https" if self._peers.tls else "http"
-        return f"{scheme}://{host_port(address, self._peers.port)}" if address else ""
 
     def _due(self) -> list[_Peer]:
         """Return the peers that are due; of those that failed only so many that the others do not wait for them."""

@@ -44,9 +44,8 @@ class QueuedResources:
         self._always = always
         self._asked = -math.inf
         self._wanted: frozenset[object] = frozenset()  # what they were last wanted for
-        self._absent: dict[
-            tuple[str, str], int
-        ] = {}  # nodes of ACTIVE ones that are missing, and from how many lists in a row
+        # Nodes of ACTIVE ones that are missing, and from how many lists in a row.
+        self._absent: dict[tuple[str, str], int] = {}
         self._lost: frozenset[tuple[str, str]] = frozenset()  # those that are lost by a later list of queued resources
         self._unlisted: dict[str, int] = {}  # those that nodes name: from how many lists in a row they are missing
         self._nodes = ListedNodes(frozenset(), {}, frozenset(), {})

@@ -11,7 +11,6 @@ from tests.unit.health.situations_peer import ALL_SILENT, FOREIGN, fell_silent, 
 from tests.unit.health.situations_workers import REFUSING, UNHEARD, WELL, failing, four, watched
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.health.slices import judge_slice, own_failure
 from tpuwatch.model.answers import Answer
 from tpuwatch.model.causes import Cause
 from tpuwatch.model.signals import Evidence, Peer
@@ -26,7 +25,7 @@ def facts(evidence: Evidence) -> Facts:
 
 
 def whole(evidence: Evidence) -> Slice:
-    judged = judge_slice(facts(evidence))
+    judged = facts(evidence).slice
     assert judged is not None
     return judged
 
@@ -70,7 +69,7 @@ def test_what_does_not_count_as_silence(answer: Answer[Peer], state: PeerState) 
 
 
 def test_a_node_with_one_host_is_no_slice_and_without_peers_nobody_is_known() -> None:
-    assert judge_slice(facts(own())) is None
+    assert facts(own()).slice is None
     judged = whole(own(identity=identity(hosts="4")))
     assert (judged.hosts, judged.workers) == (4, ())
     assert "`enabled` under [peers] is false" in judged.sentence
@@ -78,13 +77,13 @@ def test_a_node_with_one_host_is_no_slice_and_without_peers_nobody_is_known() ->
 
 def test_what_a_daemon_says_of_its_own_machine_is_its_first_fault_but_not_another_workers() -> None:
     halted, later = event(Cause.CORE_HALTED, 200.0), event(Cause.HBM_OOM_RUNTIME, 100.0)
-    assert own_failure(facts(own(logs=logs(later, halted, LOST)))) == Failure(Cause.CORE_HALTED, NOW - 200)
-    assert own_failure(facts(own(logs=logs(LOST)))) == Failure(Cause.HEARTBEAT_LOST, NOW - 300)
-    assert own_failure(facts(own(logs=logs(event(Cause.UNKNOWN_FAILURE))))) is None
-    assert own_failure(facts(own(logs=logs(replace(halted, history=True))))) is None
+    assert facts(own(logs=logs(later, halted, LOST))).failure == Failure(Cause.CORE_HALTED, NOW - 200)
+    assert facts(own(logs=logs(LOST))).failure == Failure(Cause.HEARTBEAT_LOST, NOW - 300)
+    assert facts(own(logs=logs(event(Cause.UNKNOWN_FAILURE)))).failure is None
+    assert facts(own(logs=logs(replace(halted, history=True)))).failure is None
     came_up = launch(age=50.0)
-    assert own_failure(facts(own(logs=logs(came_up, halted)))) is None  # what was before it came up is over
-    assert own_failure(facts(watched(WELL, WELL))) is None
+    assert facts(own(logs=logs(came_up, halted))).failure is None  # what was before it came up is over
+    assert facts(watched(WELL, WELL)).failure is None
 
 
 def test_the_one_that_failed_before_all_others_is_the_culprit() -> None:

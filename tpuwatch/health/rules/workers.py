@@ -8,7 +8,7 @@ from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
 from tpuwatch.health.rules.cloud import is_bad
-from tpuwatch.health.slices import judge_slice, named
+from tpuwatch.health.slices import named
 from tpuwatch.model import Action, Confidence, PeerState, RemedyStep, Verdict
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def lost(facts: Facts) -> Proposal | None:
     peer = facts.peer_verdict
     if facts.works or is_bad(facts) or (peer is not None and peer.verdict is Verdict.HEALTHY):
         return None
-    whole = judge_slice(facts)
+    whole = facts.slice
     return None if whole is None else _silent(whole, facts) or _broken(whole, facts)
 
 
