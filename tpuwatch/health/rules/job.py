@@ -156,8 +156,8 @@ def _without_work(facts: Facts, first: Reason, summary: str) -> Proposal:
     reasons = reason.present(first, rests, reason.memory(facts), found.reason)
     if (loop := facts.stepping) is not None and (facts.holder_steps or find_trusted_evidence(facts) is None):
         summary += f", and the job reports that its steps go on (step {loop.step})."
-        reasons = (*reasons, reason.steps(facts, loop))
-        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons, (RemedyStep.LOOK,))
+        shown = (first, reason.steps(facts, loop))  # what speaks for a fault supports no unknown verdict
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, shown, (RemedyStep.LOOK,))
     steps = (RemedyStep.END_HOLDER,)
     if not working and (rests or symptom):
         summary += ", and the program does not work on the host either." if rests else "."
